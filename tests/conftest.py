@@ -1,0 +1,59 @@
+"""What holds for every test: it leaves the process as it found it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Set by pytest and by torch themselves, and so not a trace of the test.
+_PYTEST_OWN = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR"})
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_trace() -> Iterator[None]:
+    """Fail a test that leaves torch's global random state, the working folder or the environment changed."""
+    rng, folder, environ = _torch_rng(), Path.cwd(), _environ()
+    yield
+    changed = []
+    if rng is not None and not rng.equal(_torch_rng()):
+        changed.append("torch's global random state (wrap the test's own draws in `with torch.random.fork_rng():`)")
+        sys.modules["torch"].set_rng_state(rng)
+    if Path.cwd() != folder:
+        changed.append(f"the working folder ({folder} -> {Path.cwd()})")
+        os.chdir(folder)
+    if _environ() != environ:
+        names = sorted(name for name, _ in environ.items() ^ _environ().items())
+        changed.append(f"the environment ({', '.join(dict.fromkeys(names))})")
+        _restore_environ(environ)
+    # Each was put back above, so that the next test is not blamed for this one.
+    if changed:
+        pytest.fail(f"left changed: {'; '.join(changed)}", pytrace=False)
+
+
+@pytest.fixture
+def scratch_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test registers is forgotten after it."""
+    from gptlab import registry
+
+    registry.load_installed()
+    monkeypatch.setattr(registry, "_components", {slot: dict(names) for slot, names in registry._components.items()})
+
+
+def _torch_rng() -> Any:
+    torch = sys.modules.get("torch")  # not imported here: many tests do without
+    return torch.get_rng_state() if torch else None
+
+
+def _environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _PYTEST_OWN}
+
+
+def _restore_environ(environ: dict[str, str]) -> None:
+    for name in _environ().keys() - environ.keys():
+        del os.environ[name]
+    os.environ.update(environ)
