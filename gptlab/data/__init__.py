@@ -1,0 +1,1 @@
+"""Text, token ids and batches. Nothing here imports torch or tiktoken before it is used."""
