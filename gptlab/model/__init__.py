@@ -1,0 +1,9 @@
+"""The model: `build` a config into a GPT. Importing this package registers gptlab's own components."""
+
+from gptlab.model import activations, attention, feed_forward, init, norms, positions, shortcuts
+from gptlab.model.build import Model, build, skeleton
+from gptlab.model.deep_mlp import DeepMLP
+from gptlab.model.gpt import GPT
+
+__all__ = ["GPT", "DeepMLP", "Model", "activations", "attention", "build", "feed_forward", "init", "norms", "positions"]
+__all__ += ["shortcuts", "skeleton"]

@@ -1,0 +1,133 @@
+"""From a config to a model with its initial weights.
+
+`rng: paired` replays the book's own initialisation: it walks the parameters of the reference (the book's choices at
+the given sizes) in the book's construction order with one generator. A parameter that the model shares with the
+reference takes the very draw; one that differs in scale, family or shape takes the same underlying noise as far as it
+reaches; one that the reference lacks draws from a stream of its own, keyed by seed and name. So two variants of equal
+size differ in what was declared, never by a shifted random stream.
+
+`rng: global` draws the model's own parameters from one stream in construction order, as a plain script does.
+
+Neither touches the global random state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gptlab import streams
+from gptlab.config import Config, ModelConfig
+from gptlab.model.deep_mlp import DeepMLP
+from gptlab.model.gpt import GPT
+from gptlab.model.init import Draw, TorchInit
+from gptlab.model.layers import uninitialised
+from gptlab.model.parts import Parts
+
+Init = Callable[[nn.Module, str], Draw | None]
+Model = GPT | DeepMLP
+ARCHITECTURES: dict[str, type[GPT] | type[DeepMLP]] = {"gpt": GPT, "deep_mlp": DeepMLP}
+
+
+def build(config: Config) -> Model:
+    """The model that `config` declares, with the initial weights of `config.seed`, in float32 on the CPU, in eval mode.
+
+    Token ids (B, T) in, logits (B, T, vocab_size) out. The same config gives the same bits.
+    """
+    with uninitialised(), streams.forked(config.seed, "construction"):
+        model = ARCHITECTURES[config.model.architecture](config.model)
+    init = Parts(config.model)("init")
+    with torch.no_grad():
+        if config.rng == "paired":
+            _draw_paired(model, init, config)
+        else:
+            generator = torch.Generator().manual_seed(config.seed)
+            for _, parameter, draw in _draws(model, init):
+                _fill(parameter, draw, generator)
+        _reset_others(model, config.seed)
+    return model.eval()
+
+
+def skeleton(config: ModelConfig) -> Model:
+    """The model on the meta device: every module, name and shape, but no memory and no values."""
+    with uninitialised(), torch.device("meta"):
+        return ARCHITECTURES[config.architecture](config)
+
+
+def reference_config(config: ModelConfig) -> ModelConfig:
+    """The book's choices at the sizes of `config`: what paired random numbers are shared with."""
+    if config.architecture == "deep_mlp":
+        return ModelConfig(architecture="deep_mlp", layer_sizes=config.layer_sizes)
+    return ModelConfig(
+        vocab_size=config.vocab_size,
+        context_length=config.context_length,
+        emb_dim=config.emb_dim,
+        n_heads=1,  # the number of heads changes no shape; 1 divides every width
+        n_layers=config.n_layers,
+    )
+
+
+def _draws(model: nn.Module, init: Init) -> Iterator[tuple[str, Tensor, Draw]]:
+    """(name, parameter, distribution) in construction order, for each parameter that the init decides, once."""
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            draw = init(module, name)
+            if draw is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{path}.{name}" if path else name, parameter, draw
+
+
+def _draw_paired(model: nn.Module, init: Init, config: Config) -> None:
+    own = {name: (parameter, draw) for name, parameter, draw in _draws(model, init)}
+    reference = list(_draws(skeleton(reference_config(config.model)), TorchInit(config.model.emb_dim)))
+    shared = [i for i, (name, _, _) in enumerate(reference) if name in own and own[name][1].family != "constant"]
+    generator = torch.Generator().manual_seed(config.seed)
+    scratch = torch.empty(0)
+    for name, like, reference_draw in reference[: shared[-1] + 1 if shared else 0]:
+        parameter, draw = own.get(name, (None, reference_draw))
+        if parameter is not None and parameter.shape == like.shape and draw.family != "constant":
+            _fill(parameter, draw, generator, noise=reference_draw.family)
+            del own[name]
+            continue
+        if scratch.numel() < like.numel():
+            scratch = torch.empty(like.numel())
+        noise = scratch[: like.numel()].view(like.shape)
+        usable = parameter is not None and draw.family != "constant" and parameter.dim() == noise.dim()
+        _fill(noise, draw if usable else reference_draw, generator, noise=reference_draw.family)
+        if usable and parameter is not None:
+            _fill(parameter, draw, streams.generator(config.seed, "init", name))
+            overlap = tuple(slice(0, min(a, b)) for a, b in zip(parameter.shape, noise.shape, strict=True))
+            parameter[overlap] = noise[overlap]
+            del own[name]
+    for name, (parameter, draw) in own.items():
+        _fill(parameter, draw, streams.generator(config.seed, "init", name))
+
+
+def _fill(tensor: Tensor, draw: Draw, generator: torch.Generator, noise: str | None = None) -> None:
+    """Fill with `draw`, from noise of family `noise`: where the two differ, value and noise have equal quantiles."""
+    if draw.family == "constant":
+        tensor.fill_(draw.scale)
+    elif draw.family == "normal" and noise in (None, "normal"):
+        tensor.normal_(0.0, draw.scale, generator=generator)
+    elif draw.family == "uniform" and noise in (None, "uniform"):
+        tensor.uniform_(-draw.scale, draw.scale, generator=generator)
+    elif draw.family == "normal":
+        edge = 1 - 2.0**-24  # uniform_ can return its lower end, where the normal quantile is infinite
+        tensor.uniform_(-1, 1, generator=generator).clamp_(-edge, edge).erfinv_().mul_(draw.scale * math.sqrt(2))
+    elif draw.family == "uniform":
+        tensor.normal_(generator=generator).div_(math.sqrt(2)).erf_().mul_(draw.scale)
+    else:
+        raise ValueError(f"an init returned the family {draw.family!r}; known are normal, uniform and constant")
+
+
+def _reset_others(model: nn.Module, seed: int) -> None:
+    """Parameters that the init leaves alone: a module that can draw them anew does so on a stream of its own name."""
+    for path, module in model.named_modules():
+        leaf = any(True for _ in module.parameters(recurse=False))
+        if leaf and not isinstance(module, (nn.Linear, nn.Embedding)) and hasattr(module, "reset_parameters"):
+            with streams.forked(seed, "init", path):
+                module.reset_parameters()

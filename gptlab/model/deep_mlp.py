@@ -1,0 +1,39 @@
+"""The book's small deep network for looking at gradients with and without shortcuts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from gptlab.config import ModelConfig
+from gptlab.model.layers import Linear
+from gptlab.model.parts import Parts
+
+
+class DeepMLP(nn.Module):
+    """Linear + activation, once for each step of `layer_sizes`: (B, layer_sizes[0]) -> (B, layer_sizes[-1]).
+
+    A layer has a shortcut only where its input and output have the same shape.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        parts = Parts(config)
+        sizes = config.layer_sizes or []
+        self.layers = nn.ModuleList(
+            nn.Sequential(Linear(width, following), parts("activation")) for width, following in pairwise(sizes)
+        )
+        self.shortcut = parts("shortcut")
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            branch = layer(x)
+            x = self.shortcut(x, branch) if branch.shape == x.shape else branch
+        return x
+
+    def example_input(self, batch_size: int, context: int) -> Tensor:
+        """Zeros (batch_size, layer_sizes[0]), on the model's device. There is no context here."""
+        weight = next(self.parameters())
+        return torch.zeros(batch_size, weight.shape[1], device=weight.device)

@@ -1,0 +1,47 @@
+"""The GPT, top to bottom: token ids (B, T) in, logits (B, T, vocab_size) out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gptlab.config import ModelConfig
+from gptlab.model.block import PLACEMENTS, Block
+from gptlab.model.layers import Embedding, Linear
+from gptlab.model.parts import Parts
+
+
+class GPT(nn.Module):
+    """A decoder-only transformer, assembled from the components that `config` names.
+
+    Names and order of the parameters are those of chapter 4 of *Build a Large Language Model (From Scratch)*, so a
+    checkpoint of the book's code loads, and one global random stream gives the book's weights.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        parts = Parts(config)
+        self.context_length = config.context_length
+        self.tok_emb = Embedding(config.vocab_size, config.emb_dim)
+        self.pos_emb = parts("position")
+        self.drop_emb = nn.Dropout(parts.config.drop_embedding or 0.0)
+        self.trf_blocks = nn.Sequential(*(Block(config, layer) for layer in range(config.n_layers)))
+        final = PLACEMENTS[config.norm_placement].final
+        self.final_norm = parts("norm", dim=config.emb_dim) if final else nn.Identity()
+        self.out_head = Linear(config.emb_dim, config.vocab_size, bias=False)
+        if config.tie_weights:
+            self.out_head.weight = self.tok_emb.weight
+            self.tok_emb.tied = True
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if ids.shape[1] > self.context_length:
+            raise ValueError(f"{ids.shape[1]} tokens do not fit into context_length={self.context_length}")
+        x = self.tok_emb(ids)  # (B, T, emb_dim)
+        positions = self.pos_emb(x)  # (T, emb_dim), the same for every sequence, or None
+        x = self.drop_emb(x if positions is None else x + positions)
+        x = self.trf_blocks(x)  # (B, T, emb_dim)
+        return self.out_head(self.final_norm(x))  # (B, T, vocab_size)
+
+    def example_input(self, batch_size: int, context: int) -> Tensor:
+        """Token ids (batch_size, context), all zero, on the model's device."""
+        return torch.zeros(batch_size, context, dtype=torch.long, device=self.tok_emb.weight.device)
