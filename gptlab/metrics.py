@@ -1,0 +1,59 @@
+"""Every metric, declared once: what it is called, its unit, which way is better, and how it may be compared.
+
+Probes write values under these names; tables, figures and statistics ask here how to treat them. Light on purpose: no
+torch, no pandas, so that any layer may import it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gptlab.errors import unknown
+
+Direction = Literal["lower", "higher", "neither"]
+Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured quantity.
+
+    `direction`: which way is better, if either. `kind` says what a difference means: *exact* values are counted, so
+    they are printed and never tested; *stochastic* ones vary with the seed; *positive_scale* ones vary by factors, so
+    they are compared as ratios; *timing* depends on the machine and its load.
+    """
+
+    name: str
+    unit: str
+    direction: Direction
+    kind: Kind
+    meaning: str
+
+
+_ALL = (
+    Metric("parameters", "parameters", "lower", "exact", "distinct weights; a shared tensor counts once"),
+    Metric("parameters_untied", "parameters", "lower", "exact", "weights if the output head had its own matrix"),
+    Metric("parameters_tied", "parameters", "lower", "exact", "weights if the output head shared the token embedding"),
+    Metric("mib", "MiB", "lower", "exact", "memory of the weights, as stored (4 bytes each in float32)"),
+    Metric("flops_forward_per_token", "FLOPs/token", "lower", "exact", "multiplications and additions, forward pass"),
+    Metric("flops_training_per_token", "FLOPs/token", "lower", "exact", "the same for forward and backward together"),
+    Metric("loss", "nats/token", "lower", "stochastic", "mean cross-entropy of one batch; squared error for vectors"),
+    Metric("ln_vocab_size", "nats/token", "neither", "exact", "ln(vocab_size): the loss of guessing all words equally"),
+    Metric("grad_norm", "L2 norm", "neither", "positive_scale", "square root of the sum of squared gradients"),
+    Metric("grad_mean_abs", "mean |gradient|", "neither", "positive_scale", "mean absolute gradient over the weights"),
+    Metric("seconds", "s", "lower", "timing", "wall time of the whole run"),
+    Metric("margin", "logits", "neither", "stochastic", "logit of the chosen token minus that of the runner-up"),
+)
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+
+
+def metric(name: str) -> Metric:
+    """The declaration of `name`. Names with a slash belong to the metric before it: `parameters/attention`.
+
+    ConfigError with the closest match when there is no such metric.
+    """
+    base = name.split("/", 1)[0]
+    if base not in METRICS:
+        raise unknown("metric", name, METRICS)
+    return METRICS[base]

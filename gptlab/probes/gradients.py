@@ -1,0 +1,94 @@
+"""Probe `gradients`: loss and gradients of one batch at initialisation, for each tensor, part and layer.
+
+`grad_mean_abs` is the book's number, the mean of |dL/dw| over a tensor; `grad_norm` is the Euclidean norm, whose
+squares add up over tensors. The loss is the mean cross-entropy over all tokens in nats, for `deep_mlp` the mean
+squared error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gptlab import streams
+from gptlab.data.batches import Batch
+from gptlab.probes.groups import group_of
+from gptlab.probes.subject import Measurement, Subject, l2_norm
+
+
+def measure(subject: Subject) -> Measurement:
+    """Metrics `loss`, `ln_vocab_size`, `grad_norm`, `grad_mean_abs`; tables `layers` and `tensors`."""
+    config, model = subject.config, subject.model
+    probe = config.probes.gradients
+    assert probe is not None and probe.context is not None
+    batch = subject.source.batch(probe.batch_size, probe.context)
+    model.train(probe.dropout)
+    try:
+        with streams.forked(config.seed, "dropout"):
+            loss = loss_of(model, batch)
+        loss.backward()
+        tensors = [_tensor_row(name, parameter) for name, parameter in model.named_parameters()]
+    finally:
+        model.zero_grad(set_to_none=True)
+        model.eval()
+    found = Measurement(metrics={"loss": loss.item()}, tables={"tensors": tensors, "layers": _by_part(tensors)})
+    if subject.is_gpt:
+        found.metrics["ln_vocab_size"] = math.log(config.model.vocab_size)
+        found.warnings += _far_from_uniform(loss.item(), config.model.vocab_size)
+    found.metrics |= _combined(tensors)
+    return found
+
+
+def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Scalar: mean cross-entropy (token targets) or mean squared error (number targets)."""
+    output = model(batch.inputs)
+    if batch.targets.is_floating_point():
+        return F.mse_loss(output, batch.targets)
+    return F.cross_entropy(output.flatten(0, 1), batch.targets.flatten())
+
+
+def _tensor_row(name: str, parameter: nn.Parameter) -> dict[str, Any]:
+    layer, group = group_of(name)
+    gradient = parameter.grad
+    return {
+        "name": name,
+        "shape": str(tuple(parameter.shape)),
+        "numel": parameter.numel(),
+        "group": group,
+        "layer": layer,
+        "grad_mean_abs": 0.0 if gradient is None else gradient.abs().mean().item(),
+        "grad_norm": l2_norm(gradient),
+    }
+
+
+def _by_part(tensors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tidy rows (step, layer, part, metric, value); part `all` is a whole layer."""
+    parts: dict[tuple[int | None, str], list[dict[str, Any]]] = {}
+    for row in tensors:
+        parts.setdefault((row["layer"], row["group"]), []).append(row)
+        if row["layer"] is not None:
+            parts.setdefault((row["layer"], "all"), []).append(row)
+    return [
+        {"step": 0, "layer": layer, "part": part, "metric": metric, "value": value}
+        for (layer, part), rows in parts.items()
+        for metric, value in _combined(rows).items()
+    ]
+
+
+def _combined(rows: list[dict[str, Any]]) -> dict[str, float]:
+    size = sum(row["numel"] for row in rows)
+    return {
+        "grad_mean_abs": math.fsum(row["grad_mean_abs"] * row["numel"] for row in rows) / size if size else 0.0,
+        "grad_norm": math.sqrt(math.fsum(row["grad_norm"] ** 2 for row in rows)),
+    }
+
+
+def _far_from_uniform(loss: float, vocab_size: int) -> list[str]:
+    uniform = math.log(vocab_size)
+    if abs(loss - uniform) <= max(0.5, 0.1 * uniform):
+        return []
+    return [f"the initial loss {loss:.4g} is far from ln(vocab_size) = {uniform:.4g}: is the initial scale right?"]

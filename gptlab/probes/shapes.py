@@ -1,0 +1,66 @@
+"""Probe `shapes`: what every module puts out, in order, with bytes, on the meta device: any batch, any context."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from gptlab.config import ModelConfig
+from gptlab.model import skeleton
+from gptlab.probes.memory import weight_bytes
+from gptlab.probes.subject import Measurement, Subject
+
+
+def measure(subject: Subject) -> Measurement:
+    """The trace as table `shapes`."""
+    probe = subject.config.probes.shapes
+    assert probe is not None and probe.context is not None
+    return Measurement(tables={"shapes": trace(subject.config.model, probe.batch_size, probe.context)})
+
+
+def trace(config: ModelConfig, batch_size: int, context: int) -> list[dict[str, Any]]:
+    """One row for the input and one for the output of each module, in the order in which they are computed."""
+    model = skeleton(config).requires_grad_(False)
+    x = model.example_input(batch_size, context)
+    rows = [_row(0, "input", "token ids" if not x.is_floating_point() else "numbers", x)]
+    handles = [
+        module.register_forward_hook(partial(_record, rows, name or "model")) for name, module in model.named_modules()
+    ]
+    model(x)
+    for handle in handles:
+        handle.remove()
+    return rows
+
+
+def memory_estimate(config: ModelConfig, batch_size: int, context: int) -> tuple[int, int]:
+    """Bytes of (the weights, the peak of one forward and backward pass), estimated from the skeleton.
+
+    The peak holds the weights, their gradients and every leaf module's output; the logits three times, because the loss
+    and its gradient are as large as they are.
+    """
+    model = skeleton(config)
+    leaves = {name or "model" for name, module in model.named_modules() if not list(module.children())}
+    rows = trace(config, batch_size, context)
+    activations = sum(row["bytes"] for row in rows if row["module"] in leaves) + 2 * rows[-1]["bytes"]
+    return weight_bytes(model), 2 * weight_bytes(model) + activations
+
+
+def _record(rows: list[dict[str, Any]], name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+    if isinstance(output, torch.Tensor):
+        rows.append(_row(len(rows), name, type(module).__name__, output))
+
+
+def _row(order: int, name: str, kind: str, tensor: torch.Tensor) -> dict[str, Any]:
+    shape = tuple(tensor.shape)
+    size = tensor.numel()
+    return {
+        "order": order,
+        "module": name,
+        "type": kind,
+        "output_shape": str(shape),
+        "elements": size,
+        "bytes": size * tensor.element_size(),
+    }

@@ -1,0 +1,1 @@
+"""Runs: the plan of a study, and one run at a time into its folder."""

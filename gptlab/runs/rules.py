@@ -1,0 +1,64 @@
+"""What a study must not be: two in one, a sweep with twins, an ablation that changes nothing or fights another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gptlab import config as schema
+from gptlab.composition import Composer, Job
+from gptlab.errors import ConfigError
+
+
+def one_study(jobs: Sequence[Job]) -> None:
+    """All jobs belong to one experiment, whose name can be a folder, and to one output_dir."""
+    names = list(dict.fromkeys(job.config.experiment.name for job in jobs))
+    if len(names) > 1:
+        raise ConfigError(
+            f"experiment: one command makes one study, and this asks for {', '.join(names)}. Run them in turn."
+        )
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", names[0]):
+        raise ConfigError(f"experiment.name={names[0]!r}: it names a folder. Allowed: letters, digits and . _ -")
+    if len({job.config.output_dir for job in jobs}) > 1:
+        raise ConfigError("output_dir: the runs of one study share one folder, so it cannot be swept.")
+
+
+def refuse_idle_ablations(composer: Composer, job: Job, baseline: Job) -> None:
+    """Every ablation of a stack must change something against the baseline."""
+    changed = schema.delta(baseline.config, job.config)
+    values = schema.flatten(job.config)
+    for name in job.ablations:
+        keys = composer.ablation_keys(name)
+        if name in baseline.ablations or any(_within(key, changed) for key in keys) or (changed and not keys):
+            continue
+        same = next(
+            (f"{key} is {values[key]!r} in both" for key in keys if key in values), "it sets nothing that counts"
+        )
+        raise ConfigError(f"ablation={name}: changes nothing against the baseline: {same}.")
+
+
+def _within(key: str, changed: dict[str, Any]) -> bool:
+    return any(other == key or other.startswith(f"{key}.") for other in changed)
+
+
+def refuse_conflicts(composer: Composer, job: Job) -> None:
+    """Two stacked ablations may not set one key to two values: their order would decide, and no table would say so."""
+    setters: dict[str, tuple[str, Any]] = {}
+    for name in job.ablations:
+        for key, value in composer.ablation_keys(name).items():
+            other, set_to = setters.setdefault(key, (name, value))
+            if set_to != value:
+                raise ConfigError(
+                    f"ablation=[{','.join(job.ablations)}]: {other} sets {key}={set_to}, {name} sets {value}."
+                )
+
+
+def refuse_twins(jobs: Sequence[Job]) -> None:
+    """No two members of a sweep may be the same run: it would look like evidence that was gathered twice."""
+    seen: dict[str, Job] = {}
+    for job in jobs:
+        other = seen.setdefault(schema.identity(job.config), job)
+        if other is not job:
+            one, two = (" ".join(j.overrides) or "(no overrides)" for j in (other, job))
+            raise ConfigError(f"two runs of this sweep are the same run: {one}  and  {two}. Leave one out.")
