@@ -1,0 +1,30 @@
+"""The end of a study: tables and figures into its folder, the table on the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from gptlab.errors import GptlabError
+from gptlab.results.study import Study, load_study, write_tables
+from gptlab.results.table import print_study
+
+
+def finish_study(folder: Path | str, console_width: int | None = None, file: TextIO | None = None) -> Study:
+    """Read the study, print its table to `file` (standard output), write its CSV files and figures.
+
+    GptlabError when `folder` is no study, or takes no files; the table has been printed by then.
+    """
+    from gptlab.results.figures import write_figures
+
+    study = load_study(folder)
+    print_study(study, console_width, file)
+    try:
+        write_tables(study)
+        write_figures(study)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise GptlabError(
+            f"cannot write tables and figures into {folder}: {reason}. What was measured is not touched."
+        ) from error
+    return study

@@ -1,0 +1,191 @@
+"""Reading a study folder's JSON: the plan and the state of each run. No pandas here, so that listing stays fast.
+
+Reading never writes, and one bad file costs one run: whatever is wrong becomes a state and a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from gptlab.errors import GptlabError
+from gptlab.runs.files import read_json
+
+SCHEMA = 1
+PLAN, RESULT = "plan.json", "result.json"
+RECORDED_STATES = ("finished", "failed", "interrupted")  # what result.json may say
+# The others are concluded: `planned` (no folder), `crashed` (no result.json), `damaged` (a file cannot be read).
+
+
+class DamagedError(Exception):
+    """A file of a study that cannot be used; the text names the file."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One row of plan.json."""
+
+    id: str
+    label: str
+    seed: int
+    folder: str
+    baseline_id: str | None = None
+    delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study set out to do. `problem` is not empty when plan.json could not be used and the folders were."""
+
+    study: str
+    question: str
+    command: tuple[str, ...]
+    baseline: str
+    primary_metric: str
+    runs: tuple[PlannedRun, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run.
+
+    `metrics` holds numbers, `not_finite` names those that were NaN or infinite, `hashes` has the SHA-256 of the files
+    that the run wrote.
+    """
+
+    state: str
+    error: str = ""
+    metrics: dict[str, int | float] = field(default_factory=dict)
+    not_finite: tuple[str, ...] = ()
+    seconds: float | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    hashes: dict[str, str] = field(default_factory=dict)
+
+
+def load_object(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`. DamagedError when there is none or when it is of a newer schema."""
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        raise DamagedError(f"{path.name} is missing") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path.name}: {reason(error)}") from error
+    if not isinstance(content, dict):
+        raise DamagedError(f"{path.name}: not a JSON object")
+    schema = content.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise DamagedError(f"{path.name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
+    return content
+
+
+def reason(error: BaseException) -> str:
+    """Why a file could not be read, in a few words."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON (line {error.lineno}: {error.msg})"
+    if isinstance(error, UnicodeDecodeError):
+        return "not text in UTF-8"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def load_plan(folder: Path) -> Plan:
+    """The plan of the study in `folder`; rebuilt from the run folders where plan.json is damaged.
+
+    GptlabError when `folder` holds neither.
+    """
+    try:
+        return _parse_plan(load_object(folder / PLAN))
+    except DamagedError as damage:
+        runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
+        if not runs:
+            raise GptlabError(f"{folder} is not a study: {damage}.") from None
+        return Plan(folder.parent.name, "", (), "", "", runs, problem=str(damage))
+
+
+def _parse_plan(content: dict[str, Any]) -> Plan:
+    if not isinstance(content.get("runs"), list):
+        raise DamagedError(f"{PLAN}: it lists no runs")
+    try:
+        runs = tuple(_parse_run(run) for run in content["runs"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedError(f"{PLAN}: a run's entry is not as it should be ({type(error).__name__}: {error})") from error
+    command = content.get("command")
+    return Plan(
+        study=str(content.get("study", "")),
+        question=str(content.get("question", "")),
+        command=tuple(str(word) for word in command) if isinstance(command, list) else (),
+        baseline=str(content.get("baseline") or ""),
+        primary_metric=str(content.get("primary_metric") or ""),
+        runs=runs,
+    )
+
+
+def _parse_run(run: dict[str, Any]) -> PlannedRun:
+    delta = {str(key): (old, new) for key, (old, new) in (run.get("delta") or {}).items()}
+    baseline = run.get("baseline_id")
+    folder = str(run["folder"])
+    if Path(folder).name != folder or folder == "..":
+        raise ValueError(f"folder {folder!r} is not a name")
+    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline and str(baseline), delta)
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if (path / RESULT).is_file())
+    except OSError:
+        return []
+
+
+def _planned_from_folder(path: Path) -> PlannedRun:
+    """A plan row from result.json alone. Where that is damaged too, the folder's name is all there is."""
+    try:
+        result = load_object(path / RESULT)
+        return PlannedRun(str(result["id"]), str(result["label"]), int(result["seed"]), path.name)
+    except (DamagedError, KeyError, TypeError, ValueError):
+        return PlannedRun("", path.name, 0, path.name)
+
+
+def load_outcome(run_folder: Path) -> Outcome:
+    """What result.json says of a run, or what its absence means. Never raises."""
+    if not os.path.isdir(run_folder):
+        return Outcome("planned")
+    try:
+        result = load_object(run_folder / RESULT)
+    except DamagedError as damage:
+        if not os.path.lexists(run_folder / RESULT):
+            return Outcome("crashed", f"{RESULT} is missing: the run never came to its end")
+        return Outcome("damaged", str(damage))
+    state, metrics = result.get("state"), result.get("metrics") or {}
+    if state not in RECORDED_STATES or not isinstance(metrics, dict):
+        what = "metrics" if state in RECORDED_STATES else f"state {state!r}"
+        return Outcome("damaged", f"{RESULT}: {what} not understood")
+    numbers = {str(name): value for name, value in metrics.items() if _is_finite(value)}
+    seconds = result.get("seconds")
+    return Outcome(
+        state=state,
+        error=str(result.get("error") or ""),
+        metrics=numbers,
+        not_finite=tuple(str(name) for name in metrics if name not in numbers),  # NaN is written as null
+        seconds=float(seconds) if _is_finite(seconds) else None,
+        notes=_sentences(result.get("notes")),
+        warnings=_sentences(result.get("warnings")),
+        hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
+    )
+
+
+def _is_finite(value: Any) -> TypeGuard[int | float]:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    # An integer beyond 64 bits fits no table, and no honest count gets there.
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _sentences(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
