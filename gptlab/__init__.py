@@ -1,0 +1,29 @@
+"""gptlab: an ablation bench for GPT architectures.
+
+    cfg = gptlab.compose(["model=tiny", "ablation=[relu,post_ln]"])
+    model = gptlab.build(cfg)  # a plain nn.Module: token ids (B, T) in, logits (B, T, vocab_size) out
+    run = gptlab.run(cfg)      # what the command line does for one variant
+
+Importing gptlab is cheap: torch is loaded with the first call that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gptlab.errors import ConfigError, GptlabError
+from gptlab.registry import register
+
+if TYPE_CHECKING:
+    from gptlab.api import Run, build, compose, run
+
+__version__ = "0.1.0"
+__all__ = ["ConfigError", "GptlabError", "Run", "build", "compose", "register", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Run", "build", "compose", "run"):
+        from gptlab import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'gptlab' has no attribute {name!r}")

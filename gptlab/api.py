@@ -1,0 +1,93 @@
+"""The Python API, which is what the command line uses: compose a config, build its model, run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gptlab import registry, validation
+from gptlab.composition import compose
+from gptlab.composition.overrides import slug
+from gptlab.config import Config, identity
+from gptlab.errors import GptlabError
+from gptlab.runs.execute import execute
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import nn
+
+__all__ = ["Run", "build", "compose", "run"]
+
+
+def build(config: Config) -> nn.Module:
+    """The model that `config` declares, with its initial weights, on the CPU, in eval mode.
+
+    Token ids (B, T) in, logits (B, T, vocab_size) out. The global random state is neither used nor changed.
+    """
+    from gptlab.model import build as build_model
+
+    registry.load_plugins(config.plugins)
+    return build_model(config)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has been executed: where it is recorded and what came out."""
+
+    folder: Path
+    result: dict[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The single numbers: parameters, loss, grad_norm, ..."""
+        return self.result["metrics"]
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """Tidy measurements by layer and part: step, layer, part, metric, value."""
+        return self._table("layers")
+
+    @property
+    def tensors(self) -> pd.DataFrame:
+        """One row for each parameter tensor, with its gradient."""
+        return self._table("tensors")
+
+    @property
+    def shapes(self) -> pd.DataFrame:
+        """The shape trace."""
+        return self._table("shapes")
+
+    @property
+    def generation(self) -> dict[str, Any]:
+        """Prompt, ids, text and margins of the greedy continuation."""
+        from gptlab.runs.files import read_json
+
+        return read_json(self._existing("generation.json"))
+
+    def _table(self, stem: str) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.read_csv(self._existing(f"{stem}.csv"))
+
+    def _existing(self, name: str) -> Path:
+        path = self.folder / name
+        if not path.exists():
+            raise GptlabError(f"{path}: not there. The run is {self.result['state']}, or its probe was left out.")
+        return path
+
+
+def run(config: Config, folder: Path | str | None = None) -> Run:
+    """Measure one variant, recorded in `folder` (by default a new one under `config.output_dir`).
+
+    ConfigError for a config that cannot run. An error of the variant itself is recorded, not raised: see
+    `Run.result["state"]` and `["error"]`.
+    """
+    registry.load_plugins(config.plugins)
+    config = validation.settle(config)  # it may have been made or changed by hand
+    validation.check(config)
+    if folder is None:
+        stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+        folder = Path(config.output_dir) / "python" / stamp / f"{slug(config.label)}-{identity(config)[:8]}"
+    return Run(Path(folder), execute(config, Path(folder)))

@@ -1,0 +1,75 @@
+"""The command line. Thin: it picks the command and turns what goes wrong into one line and an exit code.
+
+0 all finished, 1 a run failed, 2 the user's mistake, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from gptlab.errors import ConfigError, GptlabError, closest
+
+# Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
+COMMANDS = {
+    "plan": "gptlab.cli.plan",
+    "ls": "gptlab.cli.listing",
+    "components": "gptlab.cli.components",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # plugins=[mine] finds mine.py beside the user's conf/, however gptlab was started
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # here, so that a closed pipe is noticed here
+    except GptlabError as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        print(f"gptlab: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("gptlab: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # `gptlab ls | head`: nobody reads on. Point stdout elsewhere, or Python complains once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    word = arguments[0] if arguments else ""
+    if word in COMMANDS:
+        code: int = importlib.import_module(COMMANDS[word]).main(arguments[1:])
+        return code
+    if "--version" in arguments:
+        from gptlab import __version__
+
+        print(f"gptlab {__version__}")
+        return 0
+    if word and "=" not in word and not word.startswith(("-", "+", "~")):
+        raise _unknown_command(word)
+    from gptlab.cli import hydra_flags
+
+    if hydra_flags.wanted(arguments):
+        return hydra_flags.main(arguments)
+    from gptlab.cli import run
+
+    return run.main(arguments)
+
+
+def _unknown_command(word: str) -> ConfigError:
+    match = closest(word, COMMANDS)
+    if match:
+        return ConfigError(f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.")
+    from gptlab.composition import Composer
+    from gptlab.composition.overrides import needs_equals
+
+    hint = needs_equals(word, Composer().groups)
+    return ConfigError(f"{hint} Commands: {', '.join(COMMANDS)}; see gptlab --help.")

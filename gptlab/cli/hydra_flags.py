@@ -1,0 +1,70 @@
+"""Hydra's own flags (--help, --cfg, --info, ...), answered by Hydra over gptlab's configs; errors in gptlab's words."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+
+import hydra
+from hydra.core.plugins import Plugins
+from omegaconf import DictConfig
+
+from gptlab.cli.arguments import CONFIG_DIR
+from gptlab.composition.composer import HYDRA_BASE, store_schema
+from gptlab.composition.overrides import normalised
+from gptlab.composition.problems import translated
+from gptlab.composition.sources import CONF_DIR, UserFolders
+from gptlab.errors import ConfigError, unknown
+
+_ANSWERED = {
+    "-h", "--help", "--hydra-help", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion",
+}  # fmt: skip
+_ALONG = {"-p", "--package", "--resolve", "-cd", CONFIG_DIR, "-m", "--multirun", "-r", "--run"}
+
+
+def wanted(arguments: Sequence[str]) -> bool:
+    """Whether Hydra is asked something. ConfigError for a flag that neither of us knows."""
+    flags = [text.partition("=")[0] for text in arguments if text.startswith("-")]
+    for flag in flags:
+        if flag not in _ANSWERED | _ALONG:
+            raise unknown("option", flag, (f for f in (_ANSWERED | _ALONG | {"--version"}) if f.startswith("--")))
+    return any(flag in _ANSWERED for flag in flags)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Let Hydra answer; nothing is run."""
+    store_schema()
+    Plugins.instance().register(UserFolders)
+    ask = hydra.main(version_base=HYDRA_BASE, config_path=str(CONF_DIR), config_name="config")(_nothing)
+    complaints = io.StringIO()
+    try:
+        with translated(), _process(["gptlab", *normalised(arguments)]), redirect_stderr(complaints):
+            ask()
+    except SystemExit as stop:
+        if stop.code:  # argparse: a page of usage, and the point in the last line
+            last = (complaints.getvalue().splitlines() or ["Hydra gave up"])[-1]
+            raise ConfigError(last.removeprefix("gptlab: error: ")) from None
+    print(complaints.getvalue(), end="", file=sys.stderr)
+    return 0
+
+
+def _nothing(config: DictConfig) -> None:
+    raise AssertionError("only questions come here")
+
+
+@contextmanager
+def _process(argv: list[str]) -> Iterator[None]:
+    """Hydra reads sys.argv, and raises its errors, instead of printing them, only when this variable is set."""
+    before, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = argv, "1"
+    try:
+        yield
+    finally:
+        sys.argv = before
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full

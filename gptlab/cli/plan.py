@@ -1,0 +1,108 @@
+"""`gptlab plan`: what would run, and what it would cost, without running it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gptlab.cli.arguments import split
+from gptlab.config import Config
+from gptlab.runs.plan import Plan, PlannedRun, expand
+
+HELP = """\
+usage: gptlab plan [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]
+
+Shows the runs that the same words without `plan` would start: for each variant its exact difference to the baseline,
+parameters, forward FLOPs per token, and memory (weights; peak of the gradient probe, estimated). Nothing is run.
+
+  gptlab plan experiment=chapter4
+  gptlab plan model=gpt3_175b"""
+MIB = 2**20
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the plan on stdout, its notes on stderr."""
+    given = split(arguments, {"--format": ("table", "json")})
+    if given.help:
+        print(HELP)
+        return 0
+    plan = expand(given.words, given.config_dirs)
+    for note in plan.notes:
+        print(f"gptlab: {note}", file=sys.stderr)
+    costs = {run.id: cost(run.config) for run in _variants(plan)}
+    if given.options.get("--format") == "json":
+        print(json.dumps(_document(plan, costs), indent=1, ensure_ascii=False))
+    else:
+        _print_table(plan, costs)
+    return 0
+
+
+def cost(config: Config) -> dict[str, float | int | None]:
+    """Counts of one variant, and `peak_mib`: what the gradient probe, if there is one, needs at its peak."""
+    from gptlab.probes.parameters import count
+    from gptlab.probes.shapes import memory_estimate
+
+    costs: dict[str, float | int | None] = {**count(config), "peak_mib": None}
+    probe = config.probes.gradients
+    if probe and probe.context:
+        costs["peak_mib"] = memory_estimate(config.model, probe.batch_size, probe.context)[1] / MIB
+    return costs
+
+
+def _variants(plan: Plan) -> list[PlannedRun]:
+    """One run for each label: seeds change no count."""
+    return list({run.label: run for run in reversed(plan.runs)}.values())[::-1]
+
+
+def _document(plan: Plan, costs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    by_label = {run.label: costs[run.id] for run in _variants(plan)}
+    document = plan.to_json()
+    document["runs"] = [{**run, "cost": by_label[run["label"]]} for run in document["runs"]]
+    return document
+
+
+def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("variant", "parameters", "difference", "FLOPs/token", "weights MiB", "peak MiB", "changed"):
+        table.add_column(heading, justify="left" if heading in ("variant", "changed") else "right")
+    labels = {run.id: run.label for run in plan.runs}
+    by_label = {run.label: costs[run.id] for run in _variants(plan)}
+    for run in _variants(plan):
+        base = by_label.get(labels.get(run.baseline_id or "", ""))
+        table.add_row(*(Text(cell) for cell in _cells(run, by_label[run.label], base)))
+    # A pipe has no width: let it be as wide as the words need.
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console.print(table)
+    seeds = list(dict.fromkeys(run.seed for run in plan.runs))
+    named = (
+        f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"
+    )
+    words = f"{len(plan.runs)} {'runs' if len(plan.runs) > 1 else 'run'} ({named}), in {plan.output_dir}/{plan.study}/."
+    console.print(Text(f"{words} Nothing was run."), soft_wrap=True)
+
+
+def _cells(run: PlannedRun, costs: dict[str, Any], base: dict[str, Any] | None) -> list[str]:
+    is_baseline = run.baseline_id == run.id
+    difference = costs["parameters"] - base["parameters"] if base and not is_baseline else None
+    return [
+        run.label,
+        f"{costs['parameters']:,}",
+        "" if difference is None else f"{difference:+,}" if difference else "=",
+        f"{costs['flops_forward_per_token']:,}",
+        f"{costs['mib']:,.1f}",
+        "" if costs["peak_mib"] is None else f"{costs['peak_mib']:,.1f}",
+        "(baseline)"
+        if is_baseline
+        else ", ".join(f"{key}: {_say(a)} -> {_say(b)}" for key, (a, b) in run.delta.items()),
+    ]
+
+
+def _say(value: Any) -> str:
+    return "null" if value is None else json.dumps(value) if isinstance(value, bool | list | dict) else str(value)

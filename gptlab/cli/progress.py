@@ -1,0 +1,56 @@
+"""One line per run on stderr while a study runs; nothing when nobody watches."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Any
+
+from gptlab.runs.plan import Plan, PlannedRun
+
+_CLEAR = "\r\x1b[2K"
+
+
+class Progress:
+    """Follows `run_jobs`: `[ 3/12] post_ln  163,009,536 parameters  loss 11.28  4.1 s`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.finished = 0
+        self._total = len(plan.runs)
+        self._seeds = len({run.seed for run in plan.runs}) > 1
+        self._width = max(len(self._name(run)) for run in plan.runs)
+        self._shown = sys.stderr.isatty()
+
+    def started(self, number: int, run: PlannedRun) -> None:
+        self._write(f"{self._head(number, run)}  running ...", end="")
+
+    def ended(self, number: int, run: PlannedRun, result: dict[str, Any]) -> None:
+        self.finished += result["state"] == "finished"
+        self._write(f"{self._head(number, run)}  {_summary(result)}", end="\n")
+
+    def clear(self) -> None:
+        """Take away the line of the run that is not going to end."""
+        self._write("", end="")
+
+    def _head(self, number: int, run: PlannedRun) -> str:
+        return f"[{number:{len(str(self._total))}}/{self._total}] {self._name(run):{self._width}}"
+
+    def _name(self, run: PlannedRun) -> str:
+        return f"{run.label} seed={run.seed}" if self._seeds else run.label
+
+    def _write(self, text: str, end: str) -> None:
+        if self._shown:
+            room = shutil.get_terminal_size().columns - 1  # a wrapped line could not be taken back
+            print(f"{_CLEAR}{text[:room]}", end=end, file=sys.stderr, flush=True)
+
+
+def _summary(result: dict[str, Any]) -> str:
+    if result["state"] != "finished":
+        return f"{result['state']}: {' '.join(str(result['error']).split())}"
+    metrics = result["metrics"]
+    parts = []
+    if "parameters" in metrics:
+        parts.append(f"{metrics['parameters']:>15,} parameters")
+    if "loss" in metrics:
+        parts.append(f"loss {metrics['loss']:.4g}")
+    return "  ".join([*parts, f"{result['seconds']:.1f} s"])

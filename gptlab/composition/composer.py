@@ -1,0 +1,164 @@
+"""One Hydra config loader and what gptlab asks of it. Nothing is run here; torch is loaded by the checks only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.config_store import ConfigStore
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from gptlab.composition import sources
+from gptlab.composition.overrides import ablations, check_key, label, needs_equals, normalised, sets_values, settings
+from gptlab.composition.problems import translated
+from gptlab.config import Config, flatten
+from gptlab.errors import ConfigError
+
+HYDRA_BASE = "1.3"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One set of overrides, composed and checked."""
+
+    overrides: tuple[str, ...]
+    parsed: tuple[Override, ...]
+    config: Config
+    labelled: bool  # by the user: on the command line or in a file
+
+    @property
+    def ablations(self) -> tuple[str, ...]:
+        return ablations(self.parsed)
+
+
+class Composer:
+    """Composes configs from gptlab's conf/ and the user's folders.
+
+    Hydra's public entry points replace process-wide singletons, which a notebook or a running Hydra application would
+    notice. The loader that they use needs none of them, so it is used alone.
+    """
+
+    def __init__(self, config_dirs: Sequence[str | Path] = ()) -> None:
+        folders = sources.user_dirs(config_dirs)
+        self.warnings = sources.passed_over(folders)
+        store_schema()
+        with _hydra_base():
+            self._loader = ConfigLoaderImpl(sources.search_path(folders))
+        self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._ablations: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def groups(self) -> dict[str, list[str]]:
+        """Config group -> its options, the user's included."""
+        names = [name for name in self._loader.list_groups("") if name != "hydra"]
+        return {name: self._loader.get_group_options(name, ObjectType.CONFIG) for name in names}
+
+    def parse(self, overrides: Sequence[str]) -> list[Override]:
+        """Overrides, parsed; each key exists and none is given twice. Sweeps are allowed."""
+        parsed: list[Override] = []
+        for text in normalised(overrides):
+            if "=" not in text and not text.startswith("~"):
+                raise needs_equals(text, self.groups)
+            with _hydra_base(), translated(text):
+                parsed += OverridesParser.create(config_loader=self._loader).parse_overrides([text])
+            check_key(parsed[-1], self.groups)
+        _refuse_repeats(parsed)
+        return parsed
+
+    def load(self, overrides: Sequence[str]) -> DictConfig:
+        """The bare composition, with Hydra's own node, neither settled nor checked."""
+        with _hydra_base(), translated(" ".join(overrides)):
+            return self._loader.load_configuration("config", list(overrides), RunMode.RUN)
+
+    def job(self, overrides: Sequence[str]) -> Job:
+        """Compose, check and label one set of overrides. ConfigError for a sweep."""
+        from gptlab.validation import from_omegaconf
+
+        texts, parsed = tuple(normalised(overrides)), tuple(self.parse(overrides))
+        for override in parsed:
+            if override.is_sweep_override():
+                raise ConfigError(
+                    f"{override.input_line}: several values make a sweep, and this composes one config. "
+                    "Use the command line, or a loop. A list is written [a,b]."
+                )
+        composed = self.load(texts)
+        config = from_omegaconf(composed, self._changed(composed, parsed))
+        labelled = bool(config.label)
+        if not labelled:
+            config.label = label(ablations(parsed), _beyond_choices(parsed))
+        return Job(texts, parsed, config, labelled)
+
+    def sweep_values(self, override: Override) -> list[str]:
+        """The values of a finite sweep as text. A glob is looked up among the options of its group."""
+        with _hydra_base(), translated(str(override.input_line)):
+            return [str(value) for value in override.sweep_string_iterator()]
+
+    def ablation_keys(self, name: str) -> dict[str, Any]:
+        """Dotted key -> value, as the file of this ablation sets them."""
+        if name not in self._ablations:
+            with _hydra_base(), translated(f"ablation={name}"):
+                result = self._loader.repository.load_config(f"ablation/{name}")
+            body = OmegaConf.to_container(result.config, resolve=False) if result else {}
+            self._ablations[name] = flatten(body)
+            if any(key.split(".")[0] == "hydra" for key in self._ablations[name]):
+                raise ConfigError(
+                    f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment."
+                )
+        return self._ablations[name]
+
+    def _changed(self, composed: DictConfig, parsed: Sequence[Override]) -> frozenset[str]:
+        """The keys that ablation and values set beyond what the chosen model, data, probes and experiment say."""
+        choices = [o for o in parsed if o.key_or_group in self.groups and isinstance(o.value(), str)]
+        base = tuple(str(o.input_line) for o in choices if o.key_or_group != "ablation")
+        if base not in self._plain:
+            self._plain[base] = _flat(self.load(base))
+        before, after = self._plain[base], _flat(composed)
+        return frozenset(key for key in after if key not in before or before[key] != after[key])
+
+
+def store_schema() -> None:
+    """Make the root schema known to Hydra under the name that conf/config.yaml uses. Safe to repeat."""
+    ConfigStore.instance().store(name="gptlab_schema", node=Config, provider="gptlab")
+
+
+def _flat(config: DictConfig) -> dict[str, Any]:
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    return flatten({key: value for key, value in plain.items() if key != "hydra"})
+
+
+def _beyond_choices(parsed: Sequence[Override]) -> dict[str, str]:
+    """What one config on its own is called after: the values. The choice of model or data is what they stand on."""
+    return {key: value for key, value in settings(parsed).items() if "." in key or key == "rng"}
+
+
+def _refuse_repeats(parsed: Sequence[Override]) -> None:
+    seen: dict[tuple[str, bool], str] = {}
+    for override in parsed:
+        # `model=tiny model={n_layers: 3}` chooses and then changes: not a repetition.
+        place = (override.key_or_group, sets_values(override))
+        if place in seen:
+            raise ConfigError(f"{override.key_or_group} is given twice: {seen[place]} and {override.input_line}.")
+        seen[place] = str(override.input_line)
+
+
+@contextmanager
+def _hydra_base() -> Iterator[None]:
+    """Hydra's compatibility level, which is global, set for a moment and put back."""
+    holder = version.VersionBase.instance()
+    before = holder.getbase()
+    version.setbase(HYDRA_BASE)
+    try:
+        yield
+    finally:
+        holder.version_base = before

@@ -1,0 +1,133 @@
+"""What can be read off the overrides alone: which ablations, which keys, and what a table calls the variant."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from hydra.core.override_parser.types import ChoiceSweep, Override
+
+from gptlab.config import NOT_IDENTITY, Config, flatten
+from gptlab.errors import ConfigError, closest, unknown
+
+NO_ABLATION = "none"
+GROUPS = ("model", "data", "probes", "experiment", "ablation")
+UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
+_OPTIONS = "model.options."
+_HYDRA_HINTS = {
+    "hydra.run": "Use output_dir=FOLDER.",
+    "hydra.sweep.": "Use output_dir=FOLDER.",
+    "hydra.searchpath": "Use --config-dir FOLDER or GPTLAB_CONF_PATH.",
+    "hydra.sweeper.params": "Write the sweep itself: key=a,b.",
+}
+
+
+def normalised(overrides: Iterable[str]) -> list[str]:
+    """Overrides as Hydra wants them: options of components are new keys, which Hydra calls `++`."""
+    return [f"++{text}" if text.startswith(_OPTIONS) else text for text in overrides]
+
+
+def check_key(override: Override, groups: Collection[str]) -> None:
+    """ConfigError unless the override sets a key of the schema or chooses from a group."""
+    key, text = override.key_or_group, (override.input_line or "").lstrip("+")
+    if key.partition("/")[0].partition(".")[0] == "hydra":
+        hint = next((hint for start, hint in _HYDRA_HINTS.items() if key.startswith(start)), "")
+        raise ConfigError(
+            f"{text}: gptlab starts its runs itself, so this setting of Hydra has no effect. {hint}".rstrip()
+        )
+    if override.is_delete():
+        raise ConfigError(f"{text}: a key cannot be removed. Set it to another value or to null.")
+    if key in groups:
+        _check_choice(override, text)
+        return
+    node: Any = Config()
+    parts = key.split(".")
+    for depth, part in enumerate(parts):
+        if not dataclasses.is_dataclass(node):
+            return  # inside a list or a free-form options node: the merge and the component decide
+        names = {field.name for field in dataclasses.fields(node)}
+        if part not in names:
+            raise unknown(text, part, names if depth else names | set(groups))
+        node = getattr(node, part)
+
+
+def _check_choice(override: Override, text: str) -> None:
+    key, value = override.key_or_group, override.value()
+    if value is None:
+        raise ConfigError(f"{text}: a group needs one of its options; null is none of them.")
+    if isinstance(value, list):
+        if key != "ablation":
+            raise ConfigError(
+                f"{text}: only ablations stack. Choose one, or write a sweep: {key}={','.join(map(str, value))}."
+            )
+        twice = next((name for name in value if value.count(name) > 1), None)
+        if twice:
+            raise ConfigError(f"{text}: {twice} is given twice.")
+
+
+def sets_values(override: Override) -> bool:
+    """Whether the override gives values, `model={n_layers: 3}`, also swept, where others choose an option."""
+    value = override.value()
+    values = value.list if isinstance(value, ChoiceSweep) else [value]
+    return all(isinstance(item, dict) for item in values)
+
+
+def ablations(parsed: Iterable[Override]) -> tuple[str, ...]:
+    """The ablations that are stacked, in their order; empty for the baseline."""
+    for override in parsed:
+        if override.key_or_group == "ablation":
+            value = override.value()
+            names = value if isinstance(value, list) else [value]
+            return tuple(str(name) for name in names if name is not None and str(name) != NO_ABLATION)
+    return ()
+
+
+def settings(parsed: Iterable[Override]) -> dict[str, str]:
+    """Dotted key -> value as text, for whatever beyond seed and ablation tells two variants apart."""
+    found: dict[str, str] = {}
+    for override in parsed:
+        key, value = override.key_or_group, override.value()
+        if key.split(".")[0] in UNLABELLED:
+            continue
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{inner}": str(v) for inner, v in flatten(dict(value)).items()}
+        else:
+            found[key] = str(override.get_value_element_as_str()).strip("'\"")
+    return found
+
+
+def label(names: Sequence[str], values: Mapping[str, str], baseline: str = "") -> str:
+    """`relu+post_ln+n_layers=6`. `baseline`: the word for a variant without ablation, where others have one."""
+    parts = list(names) or ([baseline] if baseline else [])
+    parts += [f"{short_key(key)}={value}" for key, value in values.items()]
+    return "+".join(parts) or "baseline"
+
+
+def short_key(key: str) -> str:
+    """The shortest ending of a dotted key that names no other key."""
+    if key.startswith(_OPTIONS):
+        return key.removeprefix(_OPTIONS)
+    every = [*flatten(Config()), *GROUPS]
+    parts = key.split(".")
+    for start in range(len(parts) - 1, 0, -1):
+        ending = ".".join(parts[start:])
+        if sum(other == ending or other.endswith(f".{ending}") for other in every) <= 1:
+            return ending
+    return key
+
+
+def slug(text: str, limit: int = 80) -> str:
+    """`text` as part of a file name: letters, digits and `._+=-` only, at most `limit` characters."""
+    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text).strip("-.")[:limit].rstrip("-.") or "run"
+
+
+def needs_equals(text: str, known: Mapping[str, Collection[str]]) -> ConfigError:
+    """The error for a word that is no KEY=VALUE, with the group in which such an option exists."""
+    for group, options in known.items():
+        if text in options:
+            return ConfigError(f"{text!r}: an override is KEY=VALUE. Did you mean {group}={text}?")
+    match = closest(text, [f"{group}={option}" for group, options in known.items() for option in options])
+    hint = f" Did you mean {match}?" if match else ""
+    return ConfigError(f"{text!r}: an override is KEY=VALUE.{hint}")

@@ -1,0 +1,243 @@
+"""The list of runs: sweeps, baselines, labels, and the sweeps that would mislead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gptlab.composition import sources
+from gptlab.errors import ConfigError
+from gptlab.runs.plan import Plan, expand
+
+GLOBAL = "# @package _global_\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, with no folders of configs announced."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(sources.ENVIRONMENT, raising=False)
+    return tmp_path
+
+
+def add(folder: Path, group: str, name: str, body: str) -> None:
+    (folder / "conf" / group).mkdir(parents=True, exist_ok=True)
+    (folder / "conf" / group / f"{name}.yaml").write_text(GLOBAL + body)
+
+
+def tiny(*overrides: str) -> Plan:
+    return expand(["model=tiny", *overrides])
+
+
+def labels(plan: Plan) -> list[str]:
+    return [run.label for run in plan.runs]
+
+
+def compared(plan: Plan) -> dict[str, str | None]:
+    """Label and seed of each run -> of the run that it is compared with."""
+    names = {run.id: f"{run.label} {run.seed}" for run in plan.runs}
+    return {names[run.id]: names.get(run.baseline_id or "") for run in plan.runs}
+
+
+def refusal(*overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        tiny(*overrides)
+    assert len(str(caught.value).splitlines()) <= 3
+    return str(caught.value)
+
+
+def test_single_run_is_compared_with_nothing() -> None:
+    plan = tiny("model.activation=relu")
+    (run,) = plan.runs
+    assert (run.label, run.baseline_id, run.delta, plan.baseline) == ("activation=relu", None, {}, "")
+
+
+def test_an_ablation_brings_its_baseline_along() -> None:
+    plan = tiny("ablation=relu")
+    assert labels(plan) == ["baseline", "relu"]
+    assert compared(plan) == {"baseline 123": "baseline 123", "relu 123": "baseline 123"}
+    assert plan.runs[1].delta == {"model.activation": ("gelu_tanh", "relu")}
+    assert plan.baseline == "baseline"
+    assert "added" in plan.notes[0] and "ablation=none" in plan.notes[0]
+
+
+def test_the_baseline_can_be_left_out() -> None:
+    plan = tiny("ablation=relu", "add_baseline=false")
+    assert labels(plan) == ["relu"]
+    assert plan.runs[0].baseline_id is None
+    assert plan.runs[0].delta == {"model.activation": ("gelu_tanh", "relu")}
+
+
+def test_a_baseline_that_was_asked_for_is_not_added_again() -> None:
+    plan = tiny("ablation=relu,none,[relu,post_ln]")
+    assert labels(plan) == ["relu", "baseline", "relu+post_ln"]
+    assert plan.notes == ()
+
+
+def test_each_seed_has_its_own_baseline() -> None:
+    plan = tiny("ablation=relu", "seed=1,2")
+    assert compared(plan) == {
+        "baseline 1": "baseline 1", "baseline 2": "baseline 2", "relu 1": "baseline 1", "relu 2": "baseline 2",
+    }  # fmt: skip
+    assert labels(plan) == ["baseline", "baseline", "relu", "relu"]
+    assert len({run.folder for run in plan.runs}) == 4
+
+
+def test_other_overrides_hold_for_the_baseline_too() -> None:
+    plan = tiny("model.n_layers=1,3", "ablation=relu")
+    assert compared(plan) == {
+        "baseline+n_layers=1 123": "baseline+n_layers=1 123",
+        "baseline+n_layers=3 123": "baseline+n_layers=3 123",
+        "relu+n_layers=1 123": "baseline+n_layers=1 123",
+        "relu+n_layers=3 123": "baseline+n_layers=3 123",
+    }
+    assert all(list(run.delta) in ([], ["model.activation"]) for run in plan.runs)
+
+
+def test_what_all_runs_share_is_in_no_label() -> None:
+    assert labels(tiny("model.n_layers=1", "ablation=relu")) == ["baseline", "relu"]
+
+
+def test_without_ablations_the_first_value_is_the_baseline() -> None:
+    plan = tiny("model.activation=gelu_tanh,relu", "seed=1,2")
+    assert compared(plan) == {
+        "activation=gelu_tanh 1": "activation=gelu_tanh 1",
+        "activation=gelu_tanh 2": "activation=gelu_tanh 2",
+        "activation=relu 1": "activation=gelu_tanh 1",
+        "activation=relu 2": "activation=gelu_tanh 2",
+    }
+    assert plan.baseline == "activation=gelu_tanh"
+
+
+def test_seeds_alone_make_one_variant() -> None:
+    plan = tiny("seed=1,2")
+    assert [(run.label, run.seed, run.baseline_id) for run in plan.runs] == [
+        ("baseline", 1, None),
+        ("baseline", 2, None),
+    ]
+
+
+def test_zipped_settings() -> None:
+    plan = tiny("model={n_layers:1,emb_dim:16},{n_layers:3}")
+    assert labels(plan) == ["n_layers=1+emb_dim=16", "n_layers=3"]
+    assert [(run.config.model.n_layers, run.config.model.emb_dim) for run in plan.runs] == [(1, 16), (3, 32)]
+    assert plan.runs[0].config.model.vocab_size == 256  # model=tiny is not lost
+
+
+def test_options_of_components_can_be_swept() -> None:
+    assert labels(tiny("model.options.norm.eps=0.1,0.2")) == ["norm.eps=0.1", "norm.eps=0.2"]
+
+
+def test_glob() -> None:
+    plan = tiny("ablation=glob(no_shortcut*)")
+    assert labels(plan) == ["baseline", "no_shortcut", "no_shortcut_attention", "no_shortcut_feed_forward"]
+
+
+def test_an_experiment_s_sweep_runs_when_it_is_named(here: Path) -> None:
+    body = """
+        defaults: [{override /model: tiny}]
+        experiment: {name: mine, question: why, primary_metric: grad_norm}
+        hydra: {sweeper: {params: {ablation: 'relu,[relu,post_ln]', seed: '1,2'}}}
+    """
+    add(here, "experiment", "mine", body)
+    plan = expand(["experiment=mine"])
+    assert (plan.study, plan.question, plan.primary_metric) == ("mine", "why", "grad_norm")
+    assert [f"{run.label} {run.seed}" for run in plan.runs] == [
+        "baseline 1", "baseline 2", "relu 1", "relu 2", "relu+post_ln 1", "relu+post_ln 2",
+    ]  # fmt: skip
+    assert labels(expand(["experiment=mine", "ablation=silu", "seed=7"])) == ["baseline", "silu"]
+
+
+def test_chapter_4_composes() -> None:
+    plan = expand(["experiment=chapter4"])
+    assert len(plan.runs) >= 12 and plan.study == "chapter4"
+    assert plan.runs[0].label == "baseline" and plan.runs[0].baseline_id == plan.runs[0].id
+    assert all(run.delta for run in plan.runs[1:])
+
+
+def test_an_experiment_may_choose_its_baseline(here: Path) -> None:
+    add(here, "experiment", "post", "experiment: {name: post, baseline: post_ln}\n")
+    plan = tiny("experiment=post", "ablation=none,[post_ln,relu]")
+    assert compared(plan) == {
+        "post_ln 123": "post_ln 123",
+        "none 123": "post_ln 123",
+        "post_ln+relu 123": "post_ln 123",
+    }
+    assert plan.runs[2].delta == {"model.activation": ("gelu_tanh", "relu")}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["ablation=glob(pots*)"], ["ablation=glob(pots*)", "matches nothing", "The closest is post_ln"]),
+        (["seed=range(3,1)"], ["seed=range(3,1)", "nothing would run"]),
+        (["seed=interval(0,1)"], ["seed=interval(0,1)", "range"]),
+        (["seed=0,0,1"], ["the same run", "seed=0"]),
+        (["output_dir=a,b"], ["output_dir"]),
+        (["ablation=[relu,silu]"], ["ablation=[relu,silu]", "relu sets model.activation=relu", "silu sets silu"]),
+        (
+            ["ablation=relu", "model.activation=silu"],
+            ["ablation=relu", "changes nothing", "model.activation", "'silu'"],
+        ),
+        (["ablation=relu,silu", "label=x"], ["label=x", "ablation=relu", "ablation=silu"]),
+        (["experiment=chapter4,none"], ["experiment=chapter4,none", "one experiment"]),
+        (["experiment=glob(*)"], ["experiment=glob(*)", "one experiment"]),
+        (["experiment.name=a/b"], ["experiment.name='a/b'"]),
+        (["experiment.name=.."], ["experiment.name='..'"]),
+        (["ablation=relu,rleu"], ["ablation=rleu", "Did you mean 'relu'?"]),
+        (["model.n_heads=4,7"], ["model.n_heads=7", "divisible"]),
+        (["experiment.baseline=rleu", "ablation=relu"], ["ablation=rleu", "Did you mean 'relu'?"]),
+    ],
+)
+def test_sweeps_that_would_mislead(overrides: list[str], parts: list[str]) -> None:
+    message = refusal(*overrides)
+    assert all(part in message for part in parts), message
+
+
+def test_twin_ablations_are_refused(here: Path) -> None:
+    add(here, "ablation", "relu_again", "model: {activation: relu}\n")
+    message = refusal("ablation=relu,relu_again")
+    assert "the same run" in message and "ablation=relu_again" in message
+
+
+def test_an_ablation_that_changes_nothing_is_refused_also_within_a_stack(here: Path) -> None:
+    add(here, "ablation", "idle", "model: {activation: gelu_tanh}\n")
+    assert "ablation=idle: changes nothing against the baseline: model.activation is 'gelu_tanh'" in refusal(
+        "ablation=idle"
+    )
+    assert "ablation=idle: changes nothing" in refusal("ablation=none,relu,[post_ln,idle]")
+    add(here, "ablation", "empty", "")
+    assert "ablation=empty: changes nothing" in refusal("ablation=empty")
+
+
+def test_a_list_is_no_sweep(here: Path) -> None:
+    add(here, "experiment", "listed", "hydra: {sweeper: {params: {ablation: [relu, post_ln]}}}\n")
+    message = refusal("experiment=listed")
+    assert "hydra.sweeper.params.ablation" in message and "ablation: relu,post_ln" in message
+
+
+def test_an_ablation_cannot_carry_a_sweep(here: Path) -> None:
+    add(here, "ablation", "sweeping", "model: {n_layers: 1}\nhydra: {sweeper: {params: {seed: '1,2'}}}\n")
+    assert "ablation/sweeping.yaml" in refusal("ablation=sweeping")
+
+
+def test_an_error_in_a_sweep_names_its_run() -> None:
+    assert "(in the run model=tiny ablation=no_norm model.norm=rmsnorm)" in refusal(
+        "ablation=none,no_norm", "model.norm=rmsnorm"
+    )
+
+
+def test_the_same_words_plan_the_same_runs() -> None:
+    first, second = (tiny("ablation=relu,post_ln", "seed=1,2").to_json(["gptlab"]) for _ in range(2))
+    assert json.dumps(first) == json.dumps(second)
+    assert first["schema"] == 1 and first["command"] == ["gptlab"]
+    assert list(first["runs"][0]) == ["id", "label", "seed", "folder", "overrides", "baseline_id", "delta"]
+
+
+def test_folders_are_short_and_safe() -> None:
+    (run,) = tiny("probes.generation.prompt='../a/b" + "x" * 300 + "'").runs
+    assert len(run.folder) <= 120 and "/" not in run.folder
+    assert run.folder.endswith(f"-s123-{run.id[:8]}")
+    assert tiny("ablation=[post_ln,relu]").runs[1].folder.startswith("post_ln+relu-s123-")
