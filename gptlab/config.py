@@ -19,7 +19,9 @@ from gptlab.errors import ConfigError, unknown
 SCHEMA_VERSION = 1
 
 ARCHITECTURES = ("gpt", "deep_mlp")
-NORM_PLACEMENTS = ("pre", "post", "sandwich", "none")
+NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", "none")
+LAYOUTS = ("serial", "parallel", "attention_only", "feed_forward_only")
+EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids")
 DATA_SOURCES = ("python_docs", "file", "string", "random_tokens", "vectors")
@@ -56,6 +58,11 @@ class ModelConfig:
     attention: str = "multi_head"
     causal: bool = True
     position: str = "learned"
+    n_kv_heads: int | None = _key(None, low=1)  # None: as n_heads
+    attention_bias: bool = True  # of attention's output projection
+    feed_forward_bias: bool = True
+    layout: str = _key("serial", choices=LAYOUTS)
+    embedding_scale: str = _key("none", choices=EMBEDDING_SCALES)
     shortcut: str = "add"
     shortcut_attention: str | None = None  # None: as `shortcut`
     shortcut_feed_forward: str | None = None  # None: as `shortcut`
@@ -66,8 +73,11 @@ class ModelConfig:
     drop_attention: float | None = _key(None, low=0.0, high=1.0)
     drop_shortcut: float | None = _key(None, low=0.0, high=1.0)
 
+    drop_feed_forward: float | None = _key(None, low=0.0, high=1.0)  # None: 0, as in the book
+
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
+    layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone
 
 
 @dataclass
