@@ -97,7 +97,7 @@ class MultiHeadAttention(nn.Module):
             q, k = self.query_norm(q), self.key_norm(k)
         elif self.qk_norm == "l2":
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-        if self.position is not None and hasattr(self.position, "rotate"):
+        if hasattr(self.position, "rotate"):
             q, k = self.position.rotate(q, k)
         return (q * self.head_scale if self._learned else q), k, v
 
@@ -110,7 +110,7 @@ class MultiHeadAttention(nn.Module):
         return logits if mask is None else logits + mask
 
     def _mask(self, length: int, like: Tensor, plain_causal: bool = False) -> Tensor | None:
-        """What is added to the logits, (T, T) or (n_heads, T, T). None where torch's own causal flag, or nothing, will do."""
+        """What is added to the logits, (T, T) or (n_heads, T, T); None where nothing is, or torch's causal flag will do."""
         bias = (
             self.position.bias(length, like) if self.position is not None and hasattr(self.position, "bias") else None
         )
@@ -137,9 +137,9 @@ class MultiHeadAttention(nn.Module):
         return x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
 
     def extra_repr(self) -> str:
-        parts = {"n_heads": self.n_heads, "n_kv_heads": self.n_kv_heads, "causal": self.causal, "window": self.window}
-        parts |= {"softcap": self.softcap, "scale": self.scale_rule, "qk_norm": self.qk_norm, "manual": self.manual}
-        return ", ".join(f"{name}={value}" for name, value in parts.items()) + f", drop_attention={self.drop_attention}"
+        heads = f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, scale={self.scale_rule}, qk_norm={self.qk_norm}"
+        sight = f"causal={self.causal}, window={self.window}, softcap={self.softcap}, manual={self.manual}"
+        return f"{heads}, {sight}, drop_attention={self.drop_attention}"
 
 
 def _heads(x: Tensor, n_heads: int) -> Tensor:

@@ -13,7 +13,7 @@ from gptlab.model.parts import Parts
 
 
 class Placement(NamedTuple):
-    """Where the norms stand: before a branch, on its output, after its shortcut, after the last block, on the embeddings."""
+    """Where norms stand: before a branch, on its output, after its shortcut, behind all blocks, on the embeddings."""
 
     before: bool = False
     output: bool = False
@@ -129,6 +129,5 @@ class Block(nn.Module):
         return x if self.norm_scale == 1.0 else x * self.norm_scale
 
     def extra_repr(self) -> str:
-        shown = {"parallel": self.parallel, "norm_after": self.norm_after}
-        shown |= {"norm_scale": self.norm_scale, "stream_scale": self.stream_scale}
-        return ", ".join(f"{name}={value}" for name, value in shown.items())
+        placed = f"parallel={self.parallel}, norm_after={self.norm_after}"
+        return f"{placed}, norm_scale={self.norm_scale:g}, stream_scale={self.stream_scale:g}"

@@ -1,16 +1,16 @@
 """Initialisation as data: an init names the distribution of each weight; `gptlab.model.build` draws from it.
 
 An init is called with a module and the name of one of its parameters. It returns a `Draw`, or None for a parameter that
-keeps the value its module gave it (the ones and zeros of a norm). d is emb_dim, L is n_layers, s.d. are given for N(0, .):
+keeps the value its module gave it (the ones and zeros of a norm). S.d. of N(0, .), with d = emb_dim, L = n_layers:
 
-                   token embedding  its table tied    positions      linear weight   into the stream       linear bias
-  torch            embedding_std    tied_std          embedding_std  U 1/sqrt(in)    U 1/sqrt(in)          U 1/sqrt(in)
-  gpt2             std              std               std            std             std / sqrt(2L)        0
-  xavier           embedding_std    embedding_std     embedding_std  sqrt(2/(in+out)) as before            0
-  small            sqrt(2/(5d))     sqrt(2/(5d))      sqrt(2/(5d))   sqrt(2/(5d))    2 / (L sqrt(d))       0
-  mup              std              (refused)         std            std sqrt(b/in)  as before / sqrt(2L)  0
+           embeddings      tied table      linear weight        into the stream      linear bias
+  torch    embedding_std   tied_std        U(1/sqrt(in))        U(1/sqrt(in))        U(1/sqrt(in))
+  gpt2     std             std             std                  std / sqrt(2L)       0
+  xavier   embedding_std   embedding_std   sqrt(2/(in+out))     sqrt(2/(in+out))     0
+  small    sqrt(2/(5d))    sqrt(2/(5d))    sqrt(2/(5d))         2 / (L sqrt(d))      0
+  mup      std             refused         std sqrt(b/d)        that / sqrt(2L)      0
 
-with b = base_width. mup draws the head at std * b / d and scales learning rates: `rate_scale`.
+with b = base_width. mup draws the head at std * b / d, and scales learning rates too: `rate_scale`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class TorchInit:
     """What nn.Linear and nn.Embedding do by themselves, as in the book; a tied table starts at the head's s.d.
 
     Tied to an N(0, 1) table, the logits would have an s.d. of sqrt(emb_dim), and the first loss at 124M would be 436
-    instead of 11. So the tied table keeps the table's noise at the s.d. of the head that it replaces, 1/sqrt(3 emb_dim).
-    `tied_std=1.0` shows the fault.
+    instead of 11. So the tied table keeps the table's noise at the s.d. of the head that it replaces,
+    1/sqrt(3 emb_dim). `tied_std=1.0` shows the fault.
     """
 
     def __init__(self, emb_dim: int, embedding_std: float = 1.0, tied_std: float | None = None) -> None:
@@ -92,7 +92,7 @@ class GPT2Init(NormalInit):
 
 @register("init", "xavier")
 class XavierInit(NormalInit):
-    """N(0, 2/(fan_in + fan_out)) for linear weights, biases 0, embeddings N(0, embedding_std) (Glorot & Bengio 2010)."""
+    """N(0, 2/(fan_in + fan_out)) for linear weights, embeddings N(0, embedding_std) (Glorot & Bengio 2010)."""
 
     def __init__(self, embedding_std: float = 0.02) -> None:
         self.embedding_std = embedding_std

@@ -37,7 +37,7 @@ def layers_of(span: Any, n_layers: int) -> range:
 
 
 def layer_config(config: ModelConfig, layer: int) -> ModelConfig:
-    """The config of one block: the model's, with what `model.layers` says of this one. ConfigError where that is wrong."""
+    """The config of one block: the model's, with what `model.layers` says of it. ConfigError where that is wrong."""
     changes: dict[str, Any] = {}
     options = {slot: dict(given) for slot, given in config.options.items()}
     origin: dict[str, str] = {}

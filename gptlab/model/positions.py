@@ -1,7 +1,6 @@
-"""Positions. Called with the token embeddings (B, T, emb_dim), a position returns what is added to them, (T, emb_dim), or None.
+"""Positions: given the token embeddings (B, T, emb_dim), the (T, emb_dim) to add to them, or None to add nothing.
 
-A position that acts inside attention says so by `in_attention = True`. Each attention layer then has one of its own and
-uses the methods that it offers: `rotate(q, k)`, and `bias(length, like)`, added to the attention logits.
+A position that acts inside attention is an `AttentionPosition`; each attention layer then has one of its own.
 """
 
 from __future__ import annotations
@@ -42,19 +41,35 @@ class SinusoidalPosition(nn.Module):
         return self.table[: tokens.shape[1]]
 
 
-@register("position", "rope")
-class RotaryPosition(nn.Module):
-    """Turns queries and keys by an angle that grows with the position, so that logits see distances (Su et al. 2021).
-
-    layout: `half` pairs feature i with i + head_dim/2 (Llama), `interleaved` pairs 2i with 2i + 1 (GPT-J).
-    """
+class AttentionPosition(nn.Module):
+    """A position that acts inside attention, on queries and keys or on the logits, and adds nothing to the embeddings."""
 
     in_attention = True
+
+    def forward(self, tokens: Tensor) -> None:
+        return None
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """q (B, n_heads, T, head_dim) and k (B, n_kv_heads, T, head_dim), changed by their positions."""
+        return q, k
+
+    def bias(self, length: int, like: Tensor) -> Tensor | None:
+        """What is added to the logits, (n_heads, length, length), in the type and on the device of `like`."""
+        return None
+
+
+@register("position", "rope")
+class RotaryPosition(AttentionPosition):
+    """Turns queries and keys by an angle that grows with the position, so that logits see distances (Su et al. 2021).
+
+    pairing: `half` pairs feature i with i + head_dim/2 (Llama), `interleaved` pairs 2i with 2i + 1 (GPT-J).
+    """
+
     cos: Tensor
     sin: Tensor
 
     def __init__(
-        self, context_length: int, emb_dim: int, n_heads: int, base: float = 10_000.0, layout: str = "half"
+        self, context_length: int, emb_dim: int, n_heads: int, base: float = 10_000.0, pairing: str = "half"
     ) -> None:
         super().__init__()
         head_dim = emb_dim // n_heads
@@ -62,38 +77,33 @@ class RotaryPosition(nn.Module):
             raise ConfigError(
                 f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number."
             )
-        if layout not in ("half", "interleaved"):
-            raise unknown("model.options.position.layout", layout, ("half", "interleaved"))
+        if pairing not in ("half", "interleaved"):
+            raise unknown("model.options.position.pairing", pairing, ("half", "interleaved"))
         _check_base(base)
-        self.layout = layout
+        self.pairing = pairing
         angles = _angles(context_length, head_dim, base)  # (context_length, head_dim / 2)
         self.register_buffer("cos", angles.cos().to(torch.get_default_dtype()), persistent=False)
         self.register_buffer("sin", angles.sin().to(torch.get_default_dtype()), persistent=False)
 
-    def forward(self, tokens: Tensor) -> None:
-        return None
-
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """q (B, n_heads, T, head_dim) and k (B, n_kv_heads, T, head_dim), turned."""
         return self._turned(q), self._turned(k)
 
     def _turned(self, x: Tensor) -> Tensor:
         cos, sin = self.cos[: x.shape[-2]].to(x.dtype), self.sin[: x.shape[-2]].to(x.dtype)
-        if self.layout == "half":
+        if self.pairing == "half":
             a, b = x.chunk(2, dim=-1)
             return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
 
     def extra_repr(self) -> str:
-        return f"layout={self.layout}"
+        return f"pairing={self.pairing}"
 
 
 @register("position", "alibi")
-class ALiBi(nn.Module):
+class ALiBi(AttentionPosition):
     """Takes slope * distance from each attention logit, a steeper slope for each head (Press et al. 2021)."""
 
-    in_attention = True
     slopes: Tensor
 
     def __init__(self, n_heads: int, causal: bool = True) -> None:
@@ -104,11 +114,7 @@ class ALiBi(nn.Module):
             )
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
-    def forward(self, tokens: Tensor) -> None:
-        return None
-
     def bias(self, length: int, like: Tensor) -> Tensor:
-        """(n_heads, length, length), in the type and on the device of `like`."""
         at = torch.arange(length, device=like.device, dtype=like.dtype)
         return self.slopes.to(like)[:, None, None] * (at - at[:, None])  # key minus query: negative for the past
 

@@ -67,6 +67,6 @@ def skipinit(n_layers: int, start: float | None = None) -> nn.Module:
 
 @register("shortcut", "layerscale")
 def layerscale(emb_dim: int, n_layers: int, start: float | None = None) -> nn.Module:
-    """x + alpha * branch, alpha trained for each feature, from 0.1, 1e-5 or 1e-6 by depth (CaiT, Touvron et al. 2021)."""
+    """x + alpha * branch, alpha trained for each feature, from 0.1, 1e-5 or 1e-6 by depth (Touvron et al. 2021)."""
     by_depth = 0.1 if n_layers <= 18 else 1e-5 if n_layers <= 24 else 1e-6
     return LearnedScale(by_depth if start is None else start, (emb_dim,))
