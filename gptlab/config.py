@@ -115,6 +115,16 @@ class GradientsProbe:
     batch_size: int = _key(2, low=1)
     context: int | None = _key(None, low=1)  # None: 64, or model.context_length where that is shorter
     dropout: bool = False
+    split: bool = True  # how much of the gradient comes through the shortcut, how much through the branch
+    paths: bool = False  # how much comes through 0, 1, 2, ... branches: for models with few of them
+
+
+@dataclass
+class ActivationsProbe:
+    """Sizes along the stream, attention entropy, dead units, effective rank, logits, of one batch in eval mode."""
+
+    batch_size: int = _key(2, low=1)
+    context: int | None = _key(None, low=1)  # None: 64, or model.context_length where that is shorter
 
 
 @dataclass
@@ -132,6 +142,7 @@ class ProbesConfig:
     parameters: ParametersProbe | None = field(default_factory=ParametersProbe)
     shapes: ShapesProbe | None = field(default_factory=ShapesProbe)
     gradients: GradientsProbe | None = field(default_factory=GradientsProbe)
+    activations: ActivationsProbe | None = field(default_factory=ActivationsProbe)
     generation: GenerationProbe | None = field(default_factory=GenerationProbe)
 
 

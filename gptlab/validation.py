@@ -29,6 +29,8 @@ _BLOCK_FRAME = {"shortcut_attention", "shortcut_feed_forward", "drop_shortcut"}
 _DEEP_MLP_FRAME = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
 _BLOCK_SLOTS = frozenset({"attention", "feed_forward", "shortcut"})
 
+MOST_PATHS = 16  # branches; each one more than doubles the rounding error of the path spectrum
+
 # Each stands for one place; left open, the place has the general key's value.
 _GENERAL = {
     "shortcut_attention": "shortcut",
@@ -87,6 +89,7 @@ def settle(config: Config) -> Config:
         parameters=context(probes.parameters, model.context_length),
         shapes=context(probes.shapes, 4),
         gradients=context(probes.gradients, 64),
+        activations=context(probes.activations, 64),
     )
     data = dataclasses.replace(config.data, tokenizer=settle_tokenizer(config.data, model.vocab_size))
     return dataclasses.replace(config, probes=probes, data=data, model=_settle_model(model))
@@ -122,6 +125,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     check_data(config.data, model.vocab_size)
     _check_data_fits(config)
     _check_contexts(config)
+    _check_paths(config)
     _check_all_read(config, changed)
     _check_tokens(config)
 
@@ -222,7 +226,7 @@ def _why_not_probed(config: Config, key: str) -> str:
     """Why no probe would see a value of `data` or `probes`; empty when one does."""
     generation = config.probes.generation
     if config.data.source == "vectors":
-        if key in ("probes.gradients.batch_size", "probes.gradients.context"):
+        if key.startswith(("probes.gradients.", "probes.activations.")) and key.endswith(("batch_size", "context")):
             return "data.source=vectors has one fixed batch"
         if key in ("probes.parameters.context", "probes.shapes.context"):
             return "architecture=deep_mlp has no context"
@@ -274,10 +278,21 @@ def _check_contexts(config: Config) -> None:
     limit = config.model.context_length
     if config.model.architecture != "gpt":
         return
-    for name in ("parameters", "shapes", "gradients"):
+    for name in ("parameters", "shapes", "gradients", "activations"):
         probe = getattr(config.probes, name)
         if probe and probe.context and probe.context > limit:
             raise ConfigError(f"probes.{name}.context={probe.context}: longer than model.context_length={limit}.")
+
+
+def _check_paths(config: Config) -> None:
+    model, gradients = config.model, config.probes.gradients
+    per_block = 1 if model.layout.endswith("_only") else 2
+    count = model.n_layers * per_block if model.architecture == "gpt" else len(model.layer_sizes or []) - 1
+    if gradients and gradients.paths and count > MOST_PATHS:
+        raise ConfigError(
+            f"probes.gradients.paths=true: this model has {count} branches, and the parts of a gradient can be told "
+            f"apart for up to {MOST_PATHS}. Use fewer layers."
+        )
 
 
 def _check_tokens(config: Config) -> None:
@@ -285,12 +300,13 @@ def _check_tokens(config: Config) -> None:
     from gptlab.data.batches import load
     from gptlab.data.text import encode_prompt
 
-    gradients, generation = config.probes.gradients, config.probes.generation
+    generation = config.probes.generation
     if config.data.source in ("vectors", "random_tokens") and not generation or config.model.architecture != "gpt":
         return
     source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
-    if gradients and gradients.context and config.data.source != "random_tokens":
-        source.tokens(gradients.batch_size * gradients.context + 1)  # type: ignore[union-attr]
+    for probe in (config.probes.gradients, config.probes.activations):
+        if probe and probe.context and config.data.source != "random_tokens":
+            source.tokens(probe.batch_size * probe.context + 1)  # type: ignore[union-attr]
     if generation and source.tokenizer:
         encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
 

@@ -74,6 +74,7 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
     from gptlab.probes import NEEDS_TOKENS, PROBES, Subject  # torch, only now
 
     subject = Subject(config)
+    tables: dict[str, list[dict[str, Any]]] = {}
     for name, measure in PROBES.items():
         if getattr(config.probes, name) is None:
             continue
@@ -85,10 +86,12 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
         result["notes"] += found.notes
         result["warnings"] += found.warnings
         # Listed before they are written: if this run is killed, the next one here knows what to clear.
-        manifest["files"] += [*(f"{stem}.csv" for stem in found.tables), *(f"{stem}.json" for stem in found.documents)]
+        new = [f"{stem}.csv" for stem in found.tables if stem not in tables]
+        manifest["files"] += [*new, *(f"{stem}.json" for stem in found.documents)]
         files.write_json(folder / "manifest.json", manifest)
-        for stem, rows in found.tables.items():
-            files.write_text(folder / f"{stem}.csv", _csv(rows))
+        for stem, rows in found.tables.items():  # several probes may add rows to one table
+            tables[stem] = tables.get(stem, []) + rows
+            files.write_text(folder / f"{stem}.csv", _csv(tables[stem]))
         for stem, document in found.documents.items():
             files.write_json(folder / f"{stem}.json", document)
     return subject.source.hash if "source" in vars(subject) else None
