@@ -15,6 +15,7 @@ from gptlab.errors import ConfigError, GptlabError, closest
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
 COMMANDS = {
     "plan": "gptlab.cli.plan",
+    "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
     "components": "gptlab.cli.components",
 }
