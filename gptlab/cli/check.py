@@ -66,6 +66,8 @@ def _baseline(plan: Plan, run: PlannedRun, composer: Composer) -> Config | None:
     if found is not None:
         return found
     bare = [text for text in run.overrides if _chooses(text)]
+    if len(bare) == len(run.overrides):  # nothing is changed: it is its own baseline
+        return run.config
     try:
         return composer.job(bare).config
     except ConfigError:
