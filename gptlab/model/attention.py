@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gptlab.errors import ConfigError, unknown
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
+from gptlab.model.positions import AttentionPosition
 from gptlab.registry import register
 
 _OPTIONS = "model.options.attention"
@@ -43,7 +44,7 @@ class MultiHeadAttention(nn.Module):
         qkv_bias: bool = False,
         attention_bias: bool = True,
         drop_attention: float = 0.0,
-        position: nn.Module | None = None,
+        position: AttentionPosition | None = None,
         qk_norm: str = "none",
         softcap: float | None = None,
         window: int | None = None,
@@ -81,7 +82,7 @@ class MultiHeadAttention(nn.Module):
             weights = F.dropout(self.logits(q, k).softmax(-1), dropout)
             y = weights @ self._repeated(v)
         else:
-            mask = self._mask(x.shape[1], x)
+            mask = self._mask(q.shape[-2], q)
             shared = self.n_kv_heads != self.n_heads
             causal = self.causal and mask is None
             y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
@@ -97,7 +98,7 @@ class MultiHeadAttention(nn.Module):
             q, k = self.query_norm(q), self.key_norm(k)
         elif self.qk_norm == "l2":
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
-        if hasattr(self.position, "rotate"):
+        if self.position is not None:
             q, k = self.position.rotate(q, k)
         return (q * self.head_scale if self._learned else q), k, v
 
@@ -110,10 +111,8 @@ class MultiHeadAttention(nn.Module):
         return logits if mask is None else logits + mask
 
     def _mask(self, length: int, like: Tensor, plain_causal: bool = False) -> Tensor | None:
-        """What is added to the logits, (T, T) or (n_heads, T, T); None where nothing is, or torch's causal flag will do."""
-        bias = (
-            self.position.bias(length, like) if self.position is not None and hasattr(self.position, "bias") else None
-        )
+        """What is added to the logits, (T, T) or (n_heads, T, T); None for nothing, or where torch's flag will do."""
+        bias = None if self.position is None else self.position.bias(length, like)
         if bias is None and self.window is None and not (self.causal and plain_causal):
             return None
         at = torch.arange(length, device=like.device)

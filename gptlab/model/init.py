@@ -10,7 +10,7 @@ keeps the value its module gave it (the ones and zeros of a norm). S.d. of N(0, 
   small    sqrt(2/(5d))    sqrt(2/(5d))    sqrt(2/(5d))         2 / (L sqrt(d))      0
   mup      std             refused         std sqrt(b/d)        that / sqrt(2L)      0
 
-with b = base_width. mup draws the head at std * b / d, and scales learning rates too: `rate_scale`.
+with b = base_width. mup draws the head at head_std * b / d, and scales learning rates too: `rate_scale`.
 """
 
 from __future__ import annotations
@@ -123,15 +123,26 @@ class SmallInit(NormalInit):
 class MuPInit(NormalInit):
     """Maximal-update parametrisation for Adam (Yang et al. 2022): what is tuned at base_width holds at any width.
 
-    Use it with options.attention.scale=inverse. At emb_dim = base_width it is gpt2's init but for the head's fan-in.
+    Use it with options.attention.scale=inverse. `std`, by default 1/sqrt(base_width), is that of hidden weights at
+    base_width and of the embeddings; `head_std` that of the head there (0 is often advised, and then nothing but the
+    head has a gradient at the first step).
     """
 
     def __init__(
-        self, emb_dim: int, n_layers: int, tie_weights: bool = False, base_width: int = 256, std: float = 0.02
+        self,
+        emb_dim: int,
+        n_layers: int,
+        tie_weights: bool = False,
+        base_width: int = 256,
+        std: float | None = None,
+        head_std: float = 0.02,
     ) -> None:
         if tie_weights:
             raise ConfigError("model.init=mup: wants the head's scale at 1/width and the embedding's at 1; untie them.")
-        self.width, self.base_width, self.std = emb_dim, base_width, std
+        if base_width < 1:
+            raise ConfigError(f"model.options.init.base_width={base_width}: must be 1 or more.")
+        self.width, self.base_width, self.head_std = emb_dim, base_width, head_std
+        self.std = 1 / math.sqrt(base_width) if std is None else std
         self.depth = 1 / math.sqrt(2 * max(n_layers, 1))
 
     def embedding(self) -> float:
@@ -139,7 +150,7 @@ class MuPInit(NormalInit):
 
     def linear(self, module: nn.Linear, into_stream: bool) -> float:
         if isinstance(module, Linear) and module.head:
-            return self.std * self.base_width / self.width
+            return self.head_std * self.base_width / self.width
         hidden = self.std * math.sqrt(self.base_width / self.width)
         return hidden * (self.depth if into_stream else 1.0)
 

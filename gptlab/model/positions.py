@@ -42,7 +42,7 @@ class SinusoidalPosition(nn.Module):
 
 
 class AttentionPosition(nn.Module):
-    """A position that acts inside attention, on queries and keys or on the logits, and adds nothing to the embeddings."""
+    """Acts inside attention, on queries and keys or on the logits, and adds nothing to the embeddings."""
 
     in_attention = True
 
