@@ -35,8 +35,8 @@ class TorchInit:
     """What nn.Linear and nn.Embedding do by themselves, as in the book; a tied table starts at the head's s.d.
 
     Tied to an N(0, 1) table, the logits would have an s.d. of sqrt(emb_dim), and the first loss at 124M would be 436
-    instead of 11. So the tied table keeps the table's noise at the s.d. of the head that it replaces, 1/sqrt(3 emb_dim).
-    `tied_std=1.0` shows the fault.
+    instead of 11. So the tied table keeps the table's noise at the s.d. of the head that it replaces,
+    1/sqrt(3 emb_dim). `tied_std=1.0` shows the fault.
     """
 
     def __init__(self, emb_dim: int, embedding_std: float = 1.0, tied_std: float | None = None) -> None:
