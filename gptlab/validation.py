@@ -98,10 +98,12 @@ def settle(config: Config) -> Config:
 def _settle_model(model: ModelConfig) -> ModelConfig:
     """One spelling for one model, so that equal models have equal identities.
 
-    What a place has from the general key anyway is left to it; options take their declared types (1 becomes 1.0) and
-    are left out where they are at their defaults.
+    What a place has from the general key anyway is left to it, unless no place would read that key otherwise; options
+    take their declared types (1 becomes 1.0) and are left out where they are at their defaults.
     """
-    same = [key for key, general in _GENERAL.items() if getattr(model, key) == getattr(model, general)]
+    read = keys_read(model)
+    general = {key: other for key, other in _GENERAL.items() if other in read}
+    same = [key for key, other in general.items() if getattr(model, key) == getattr(model, other)]
     open_again: dict[str, Any] = dict.fromkeys(same)
     parts, options = chosen(model), {slot: dict(given) for slot, given in model.options.items()}
     for slot, given in model.options.items():
@@ -112,7 +114,8 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
             defaults = [option.default for part in takers for option in part.options if option.name == name]
             if defaults and all(options[slot][name] == default for default in defaults):
                 del options[slot][name]
-    return dataclasses.replace(model, options={slot: kept for slot, kept in options.items() if kept}, **open_again)
+    options = {slot: kept for slot, kept in options.items() if kept or not model.options[slot]}
+    return dataclasses.replace(model, options=options, **open_again)
 
 
 def check(config: Config, changed: Collection[str] = ()) -> None:
