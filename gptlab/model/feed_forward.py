@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlab.model.layers import Linear
@@ -32,11 +33,14 @@ class MLP(nn.Module):
             activation,
             Linear(width, emb_dim, bias=feed_forward_bias, branch=True, into_stream=True),
         )
-        self.drop = nn.Dropout(drop_feed_forward)
+        self.drop = drop_feed_forward
 
     def forward(self, x: Tensor) -> Tensor:
         first, activation, last = self.layers
-        return last(self.drop(activation(first(x))))
+        return last(F.dropout(activation(first(x)), self.drop, self.training))
+
+    def extra_repr(self) -> str:
+        return f"drop={self.drop}"
 
 
 class Gated(nn.Module):
@@ -52,10 +56,13 @@ class Gated(nn.Module):
         self.value = Linear(emb_dim, width, bias=bias, branch=True)
         self.out = Linear(width, emb_dim, bias=bias, branch=True, into_stream=True)
         self.activation = activation
-        self.drop = nn.Dropout(dropout)
+        self.drop = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.drop(self.activation(self.gate(x)) * self.value(x)))
+        return self.out(F.dropout(self.activation(self.gate(x)) * self.value(x), self.drop, self.training))
+
+    def extra_repr(self) -> str:
+        return f"drop={self.drop}"
 
 
 @register("feed_forward", "glu")

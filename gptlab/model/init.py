@@ -42,7 +42,15 @@ class TorchInit:
     1/sqrt(3 emb_dim). `tied_std=1.0` shows the fault.
     """
 
-    def __init__(self, emb_dim: int, embedding_std: float = 1.0, tied_std: float | None = None) -> None:
+    def __init__(
+        self,
+        emb_dim: int,
+        tie_weights: bool = False,
+        embedding_std: float = 1.0,
+        tied_std: float | None = None,
+    ) -> None:
+        if tied_std is not None and not tie_weights:
+            raise ConfigError("model.options.init.tied_std: would be ignored, because model.tie_weights=false.")
         self.embedding_std = embedding_std
         self.tied_std = 1 / math.sqrt(3 * emb_dim) if tied_std is None else tied_std
 

@@ -45,7 +45,7 @@ def layer_config(config: ModelConfig, layer: int) -> ModelConfig:
         if layer not in layers_of(span, config.n_layers):
             continue
         where = f"model.layers.{span}"
-        for key, value in _checked(settings, where).items():
+        for key, value in checked_settings(settings, where).items():
             if key in origin:
                 raise ConfigError(f"{where}.{key}: layer {layer} has it from model.layers.{origin[key]} already.")
             origin[key] = str(span)
@@ -56,7 +56,8 @@ def layer_config(config: ModelConfig, layer: int) -> ModelConfig:
     return replace(config, **changes, options=options, layers={})
 
 
-def _checked(settings: Any, where: str) -> dict[str, Any]:
+def checked_settings(settings: Any, where: str) -> dict[str, Any]:
+    """The settings of one span, in their declared types. ConfigError for a key that no block has."""
     if not isinstance(settings, dict):
         raise ConfigError(f"{where}={settings!r}: must hold keys of a block, as in {{norm: identity}}.")
     for key in settings:

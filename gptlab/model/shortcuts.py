@@ -26,8 +26,8 @@ class NoShortcut(nn.Module):
         return branch
 
 
-@register("shortcut", "scaled")
 @register("shortcut", "constant")
+@register("shortcut", "scaled")
 class Scaled(nn.Module):
     """x + scale * branch, with a constant scale (`scaled` and `constant` are the same)."""
 

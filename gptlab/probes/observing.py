@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +64,7 @@ def branches(model: Any) -> list[Branch]:
     """All branches in the order in which the stream meets them."""
     found: list[Branch] = []
     if not hasattr(model, "trf_blocks"):
-        return [Branch(i, "all", layer, model.shortcut) for i, layer in enumerate(model.layers)]
+        return [Branch(i, "all", layer, model.shortcuts[i]) for i, layer in enumerate(model.layers)]
     for i, block in enumerate(model.trf_blocks):
         places = (("attention", block.att, block.norm1), ("feed_forward", block.ff, block.norm2))
         for part, inner, norm in places:
@@ -83,31 +82,9 @@ Joined = Callable[[Branch, Tensor, Tensor, Tensor], None]
 
 def on_join(model: nn.Module, handles: list[RemovableHandle], tell: Joined) -> None:
     """Have `tell(branch, stream, branch output, new stream)` called whenever a branch joins the stream."""
-    for branch, module in joining(model, handles):
+    for branch in branches(model):
         handles.append(
-            module.register_forward_hook(
-                lambda _, inputs, output, branch=branch: tell(branch(), inputs[0], inputs[1], output)
+            branch.shortcut.register_forward_hook(
+                lambda _, inputs, output, branch=branch: tell(branch, inputs[0], inputs[1], output)
             )
         )
-
-
-def joining(model: nn.Module, handles: list[RemovableHandle]) -> Iterator[tuple[Callable[[], Branch], nn.Module]]:
-    """Each shortcut module, once, with a function that tells for which branch it is being called."""
-    known = branches(model)
-    if hasattr(model, "trf_blocks"):
-        for branch in known:
-            yield partial(_same, branch), branch.shortcut
-        return
-    current: list[Branch] = []  # deep_mlp has one shortcut for all its layers: the layer that ran last is joining
-
-    def remember(branch: Branch) -> None:
-        current[:] = [branch]
-
-    for branch in known:
-        handles.append(branch.entry.register_forward_hook(lambda *_, branch=branch: remember(branch)))
-    if known:
-        yield (lambda: current[0]), known[0].shortcut
-
-
-def _same(branch: Branch) -> Branch:
-    return branch

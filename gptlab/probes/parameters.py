@@ -58,7 +58,7 @@ def forward_flops(model: Model, config: ModelConfig, context: int) -> int:
     model.requires_grad_(False)
     if not isinstance(model, GPT):
         return _executed(model, context)
-    if any("layer" in part.inputs for part in chosen(config)):
+    if config.layers or any("layer" in part.inputs for part in chosen(config)):
         return round(_executed(model, context) / context)
     # No part knows its layer, so the blocks cost the same. One pass over 96 of them would take a second.
     whole = model.trf_blocks

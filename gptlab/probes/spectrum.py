@@ -19,7 +19,7 @@ from gptlab.data.batches import Batch
 from gptlab.errors import GptlabError
 from gptlab.probes.groups import group_of
 from gptlab.probes.memory import physical_memory
-from gptlab.probes.observing import branches, joining, untouched
+from gptlab.probes.observing import branches, untouched
 
 Polynomials = dict[str, Tensor]  # parameter -> (degree + 1, *shape): the parts of its gradient, which add up to it
 
@@ -58,8 +58,8 @@ def spectrum(model: nn.Module, loss_of: Callable[[nn.Module, Batch], Tensor], ba
     names, parameters = zip(*model.named_parameters(), strict=True)
     with untouched(model) as handles, torch.enable_grad():
         gate, n = _Gate(), len(_with_shortcut(model))
-        for _, module in joining(model, handles):
-            handles.append(module.register_forward_pre_hook(gate))
+        for branch in branches(model):
+            handles.append(branch.shortcut.register_forward_pre_hook(gate))
         loss = loss_of(model, Batch(inputs, targets))
         ts = [math.cos(math.pi * (2 * i + 1) / (2 * n + 2)) for i in range(n + 1)]  # Chebyshev: well conditioned
         solve = torch.linalg.inv(torch.vander(torch.tensor(ts, dtype=torch.float64), increasing=True))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptlab.probes.observing import Branch, branches, joining, untouched
+from gptlab.probes.observing import Branch, branches, untouched
 from gptlab.probes.subject import l2_norm
 
 
@@ -81,8 +81,10 @@ def split(model: nn.Module, loss_of: Callable[[], Tensor]) -> list[Split]:
 
         for module in waiting:
             handles.append(module.register_forward_pre_hook(enter))
-        for of, module in joining(model, handles):
-            handles.append(module.register_forward_pre_hook(lambda _, inputs, of=of: join(of(), inputs)))
+        for branch in branches(model):
+            handles.append(
+                branch.shortcut.register_forward_pre_hook(lambda _, inputs, branch=branch: join(branch, inputs))
+            )
         loss = loss_of()
         return _solve(loss, junctions)
 
