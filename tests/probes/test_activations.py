@@ -157,10 +157,12 @@ def test_deep_mlp_has_its_layers() -> None:
     assert {row["layer"] for row in rows if row["metric"] == "branch_ratio"} == {0, 1, 2, 3}
 
 
-ALL = ["model=tiny", "probes=all", "model.n_layers=2"]
+ALL = ["model=tiny", "probes.gradients.paths=true", "model.n_layers=2"]
 
 
-@pytest.mark.parametrize("overrides", [ALL, [*ALL, "probes.gradients.dropout=true"], ["model=deep_mlp", "probes=all"]])
+@pytest.mark.parametrize(
+    "overrides", [ALL, [*ALL, "probes.gradients.dropout=true"], ["model=deep_mlp", "probes.gradients.paths=true"]]
+)
 def test_looking_changes_nothing(overrides: list[str]) -> None:
     subject = Subject(gptlab.compose(overrides))
     model, twin = subject.model, build(subject.config)
@@ -199,7 +201,7 @@ def test_a_component_with_a_memory_gets_it_back() -> None:
 
 
 def test_both_probes_write_into_one_table(tmp_path: Path) -> None:
-    config = gptlab.compose(["model=tiny", "probes=all"])
+    config = gptlab.compose(["model=tiny", "probes.gradients.paths=true"])
     result = execute(config, tmp_path)
     assert result["state"] == "finished", result["error"]
     with (tmp_path / "layers.csv").open() as file:
@@ -210,7 +212,7 @@ def test_both_probes_write_into_one_table(tmp_path: Path) -> None:
 
 
 def test_the_numbers_of_one_probe_do_not_depend_on_the_others() -> None:
-    both = gptlab.compose(["model=tiny", "probes=all"])
+    both = gptlab.compose(["model=tiny", "probes.gradients.paths=true"])
     alone = replace(both, probes=ProbesConfig(None, None, both.probes.gradients, None, None))
     first = Subject(both)
     PROBES["activations"](first)

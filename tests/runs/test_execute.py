@@ -98,7 +98,7 @@ def test_an_error_is_recorded_and_not_raised(tmp_path: Path, monkeypatch: pytest
 def test_a_users_error_needs_no_class_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_probe(monkeypatch, "shapes", GptlabError("said in words"))
     assert execute(config_of(), tmp_path)["error"] == "said in words"
-    assert execute(config_of(n_heads=7), tmp_path)["error"].startswith("n_heads=7")
+    assert execute(config_of(n_heads=7), tmp_path)["error"].startswith("model.n_heads=7")
 
 
 def test_an_interrupt_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_running_again_clears_what_the_old_run_wrote_and_nothing_else(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "layers.csv").write_text("mine")
     config = config_of()
-    config.probes.gradients = config.probes.generation = None
+    config.probes.gradients = config.probes.activations = config.probes.generation = None
     for _ in range(2):  # the second time would take what the first one took for its own
         result = execute(config, tmp_path)
         assert names(tmp_path) == {"config.yaml", "manifest.json", "shapes.csv", "result.json", "notes.txt", "mine"}
@@ -143,7 +143,7 @@ def test_running_again_clears_what_a_killed_run_wrote(tmp_path: Path, monkeypatc
             execute(config_of(), tmp_path)
     assert names(tmp_path) == ALL - {"generation.json", "result.json"}
     config = config_of()
-    config.probes.gradients = None
+    config.probes.gradients = config.probes.activations = None
     execute(config, tmp_path)
     assert names(tmp_path) == ALL - {"layers.csv", "tensors.csv"}
 
@@ -179,7 +179,7 @@ def test_a_probe_that_is_off_leaves_out_what_is_its(tmp_path: Path, off: str) ->
     missing = {
         "parameters": set(),
         "shapes": {"shapes.csv"},
-        "gradients": {"layers.csv", "tensors.csv"},
+        "gradients": {"tensors.csv"},
         "generation": {"generation.json"},
     }
     assert names(tmp_path) == ALL - missing[off]
@@ -191,7 +191,7 @@ def test_a_probe_that_is_off_leaves_out_what_is_its(tmp_path: Path, off: str) ->
 def test_counting_alone_reads_no_data_and_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gptlab.probes.subject.build", lambda _: pytest.fail("built"))
     config = config_of()
-    config.probes.gradients = config.probes.generation = None
+    config.probes.gradients = config.probes.activations = config.probes.generation = None
     assert execute(config, tmp_path)["state"] == "finished"
     assert files.read_json(tmp_path / "manifest.json")["data_sha256"] is None
 
