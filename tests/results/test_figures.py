@@ -10,10 +10,10 @@ import matplotlib as mpl
 import pytest
 
 from gptlab.results import load_study
-from gptlab.results.depth import depth_figure
+from gptlab.results.figures.depth import depth_figure
 from gptlab.results.figures import write_figures
-from gptlab.results.parts import parameter_figure
-from gptlab.results.style import drawing
+from gptlab.results.figures.parts import parameter_figure
+from gptlab.results.figures.style import drawing
 from tests.results.synthetic import BASELINE, MLP, TWELVE, Variant, make_study
 
 THIRTY = [replace(TWELVE[i % 12], label=f"{TWELVE[i % 12].label}_{i}" if i else "none") for i in range(30)]
