@@ -16,6 +16,7 @@ from gptlab.errors import ConfigError, GptlabError, closest
 COMMANDS = {
     "plan": "gptlab.cli.plan",
     "ls": "gptlab.cli.listing",
+    "compare": "gptlab.cli.compare",
     "components": "gptlab.cli.components",
 }
 

@@ -17,7 +17,7 @@ from gptlab.runs.files import read_json
 
 SCHEMA = 1
 PLAN, RESULT = "plan.json", "result.json"
-RECORDED_STATES = ("finished", "failed", "interrupted")  # what result.json may say
+RECORDED_STATES = ("finished", "failed", "interrupted", "diverged")  # what result.json may say
 # The others are concluded: `planned` (no folder), `crashed` (no result.json), `damaged` (a file cannot be read).
 
 
@@ -66,6 +66,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     hashes: dict[str, str] = field(default_factory=dict)
+    outcome: str = ""  # of training: ok, diverged, collapsed, leaked; empty without training
 
 
 def load_object(path: Path) -> dict[str, Any]:
@@ -177,6 +178,7 @@ def load_outcome(run_folder: Path) -> Outcome:
         notes=_sentences(result.get("notes")),
         warnings=_sentences(result.get("warnings")),
         hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
+        outcome=str(result.get("outcome") or ""),
     )
 
 
