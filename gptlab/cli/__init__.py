@@ -17,6 +17,7 @@ COMMANDS = {
     "plan": "gptlab.cli.plan",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
+    "report": "gptlab.cli.report",
     "components": "gptlab.cli.components",
 }
 

@@ -10,8 +10,8 @@ import matplotlib as mpl
 import pytest
 
 from gptlab.results import load_study
-from gptlab.results.figures.depth import depth_figure
 from gptlab.results.figures import write_figures
+from gptlab.results.figures.depth import depth_figure
 from gptlab.results.figures.parts import parameter_figure
 from gptlab.results.figures.style import drawing
 from tests.results.synthetic import BASELINE, MLP, TWELVE, Variant, make_study

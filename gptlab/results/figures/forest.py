@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import metric as declared
@@ -33,7 +34,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     TOO_FEW: {"marker": "^", "color": "#666666", "markerfacecolor": "white", "linestyle": (0, (2, 2))},
     NOT_COMPARABLE: {"marker": "x", "color": "#666666"},
 }
-LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.35, 1.2, 0.65  # inches
+LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.3, 0.8, 0.65  # inches
 MOST = 60
 
 
@@ -65,7 +66,8 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     axes.set_xlabel(f"{style.plain(metric.replace('_', ' '))}: {unit}")
     names = list(dict.fromkeys(str(row.baseline) for row in rows))
     line = f"line: {style.plain(names[0], 30)}" if len(names) == 1 else "line: each row's baseline"
-    words = [style.plain(comparison.title, 40), line, "bars: 95% t interval of the paired difference", cut]
+    words = [style.plain(comparison.title, 40), line, "bars: 95% t interval of the paired difference"]
+    words += ["* seeds were lost" if any(row.cell(metric).marked for row in rows) else "", cut]
     style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
     return figure
 
@@ -83,10 +85,10 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
         inside = min(max(cell.difference, ends[0]), ends[1])
         axes.plot(inside, place, zorder=4, linestyle="", **look)
     words = cell.words + (" *" if cell.marked else "")
-    for x, text, weight in ((1.03, _numbers(cell), "normal"), (1.62, words, "bold" if cell.bold else "normal")):
+    for points, text, weight in ((10, _numbers(cell), "normal"), (172, words, "bold" if cell.bold else "normal")):
         axes.annotate(
-            text, (0, 0), xytext=(x, place), textcoords=axes.get_yaxis_transform(), va="center", fontsize=8,
-            fontweight=weight, annotation_clip=False,
+            text, (1, place), xytext=(points, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
+            va="center", fontsize=8, fontweight=weight, annotation_clip=False,
         )  # fmt: skip
 
 
@@ -111,10 +113,9 @@ def _numbers(cell: Cell) -> str:
 
 def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:
     """Room for every difference, and for its interval unless that is so wide that it would hide all others."""
-    scale = math.log if ratio else float
-    points = [scale(cell.difference) for cell in cells if _drawable(cell.difference, ratio)]
-    reach = max((abs(point) for point in points), default=0.0)
-    ends = [scale(end) for cell in cells for end in (cell.low, cell.high) if _drawable(end, ratio)]
+    points = _scaled([cell.difference for cell in cells], ratio)
+    reach = max(map(abs, points), default=0.0)
+    ends = _scaled([end for cell in cells for end in (cell.low, cell.high)], ratio)
     most = 4 * reach
     ends = [min(max(end, -most), most) if most else end for end in ends]
     low, high = min([0.0, *points, *ends]), max([0.0, *points, *ends])
@@ -122,8 +123,10 @@ def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:
     return (math.exp(low - room), math.exp(high + room)) if ratio else (low - room, high + room)
 
 
-def _drawable(value: float | None, ratio: bool) -> bool:
-    return value is not None and math.isfinite(value) and (value > 0 or not ratio)
+def _scaled(values: Sequence[float | None], ratio: bool) -> list[float]:
+    """Those that have a place on the axis; their logarithms for ratios."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return [math.log(value) for value in finite if value > 0] if ratio else finite
 
 
 def _axes(axes: Axes, labels: list[str], ratio: bool, ends: tuple[float, float]) -> None:

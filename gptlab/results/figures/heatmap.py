@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import metric as declared
 from gptlab.results.cells import column
@@ -42,7 +42,7 @@ def heatmap_figure(study: Study, metric: str) -> Figure | None:
     axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
     table = means.to_numpy(dtype=float)
     image = axes.pcolormesh(table, cmap="cividis", edgecolors="white", linewidth=1.5)
-    _cells(figure, table, image, higher=declared(metric).direction)
+    _cells(figure, table, declared(metric).direction)
     axes.set_xticks([place + 0.5 for place in range(len(xs))], [style.plain(value, 20) for value in xs])
     axes.set_yticks([place + 0.5 for place in range(len(ys))], [style.plain(value, 20) for value in ys])
     axes.invert_yaxis()
@@ -68,7 +68,7 @@ def heatmap_figure(study: Study, metric: str) -> Figure | None:
     return figure
 
 
-def _cells(figure: Figure, table: object, image: object, higher: str) -> None:
+def _cells(figure: Figure, table: Any, direction: str) -> None:
     """The number in each cell, dark on light or light on dark; a frame around the best; hatches where none is."""
     import numpy as np
     from matplotlib.patches import Rectangle
@@ -80,14 +80,14 @@ def _cells(figure: Figure, table: object, image: object, higher: str) -> None:
     for (line, place), value in np.ndenumerate(values):
         text = next(texts)
         if math.isnan(value):
-            look = {"facecolor": "white", "hatch": "////", "edgecolor": style.GHOST, "linewidth": 0}
+            look: dict[str, Any] = {"facecolor": "white", "hatch": "////", "edgecolor": style.GHOST, "linewidth": 0}
             axes.add_patch(Rectangle((place, line), 1, 1, **look))
             continue
         light = high > low and (value - low) / (high - low) > 0.55
         color = style.INK if light else "white"
         axes.text(place + 0.5, line + 0.5, text, ha="center", va="center", fontsize=8, color=color)
-    if higher != "neither":
-        goal = np.nanargmax(values) if higher == "higher" else np.nanargmin(values)
+    if direction != "neither":
+        goal = np.nanargmax(values) if direction == "higher" else np.nanargmin(values)
         line, place = np.unravel_index(goal, values.shape)
-        frame = {"fill": False, "edgecolor": style.VERMILION, "linewidth": 2.2, "zorder": 5}
+        frame: dict[str, Any] = {"fill": False, "edgecolor": style.VERMILION, "linewidth": 2.2, "zorder": 5}
         axes.add_patch(Rectangle((float(place) + 0.04, float(line) + 0.06), 0.92, 0.88, **frame))

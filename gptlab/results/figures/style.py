@@ -76,14 +76,21 @@ def drawing() -> Iterator[None]:
         yield
 
 
+def svg(figure: Figure) -> bytes:
+    """The figure as an SVG file: the same bytes each time. Call inside `drawing()`."""
+    content = io.BytesIO()
+    figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
+
+
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `figure` as SVG and PNG, each whole or not at all. Call inside `drawing()`."""
     folder.mkdir(exist_ok=True)
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
     paths = []
-    for suffix, metadata in (("svg", {"Date": None}), ("png", {})):
-        content = io.BytesIO()
-        figure.savefig(content, format=suffix, metadata=metadata)
-        write_bytes(folder / f"{name}.{suffix}", content.getvalue())
+    for suffix, content in (("svg", svg(figure)), ("png", png.getvalue())):
+        write_bytes(folder / f"{name}.{suffix}", content)
         paths.append(folder / f"{name}.{suffix}")
     return paths
 
