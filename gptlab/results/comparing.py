@@ -73,6 +73,8 @@ def compare(
     members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
     primary, more = _primary(sources)
     names = _metrics(members, primary, metrics)
+    for m in members:  # parts of a metric (parameters/attention) only where they are asked for
+        m.values = {key: values for key, values in m.values.items() if "/" not in key[0] or key[0] in names}
     steps: tuple[int, ...] = ()
     stepped: tuple[str, ...] = ()
     if by:

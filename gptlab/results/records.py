@@ -125,7 +125,7 @@ def _load(folder: Path, chosen: Iterable[PlannedRun] | None) -> Source:
 
 def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts]) -> Record:
     folder = os.path.join(study, run.folder)
-    outcome = load_outcome(Path(folder))
+    outcome = load_outcome(folder)
     state, error, variant, facts = outcome.state, outcome.error, "", Facts()
     if state != "planned":
         try:

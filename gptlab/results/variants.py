@@ -24,6 +24,7 @@ class Variant:
     label: str
     source: Source
     runs: dict[int, Record] = field(default_factory=dict)
+    baselines: dict[str, None] = field(default_factory=dict)  # ids that its runs are to be compared with
     copies: int = 0  # runs that other studies hold too, with the same numbers
 
 
@@ -39,6 +40,8 @@ def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
             variant = variants.setdefault(
                 keys[record.run.label], Variant(keys[record.run.label], record.run.label, source)
             )
+            if record.run.baseline_id:
+                variant.baselines[record.run.baseline_id] = None
             other = variant.runs.setdefault(record.run.seed, record)
             if other is not record:
                 variant.runs[record.run.seed] = _one_of(variant, other, record)
@@ -63,8 +66,7 @@ def pair(variants: Sequence[Variant], chosen: str | None, by_position: bool) -> 
     owners = {record.run.id: variant for variant in variants for record in variant.runs.values() if record.run.id}
     pairs: dict[str, str | None] = {}
     for variant in variants:
-        ids = dict.fromkeys(record.run.baseline_id for record in variant.runs.values())
-        bases = {owners[id_].key: owners[id_] for id_ in ids if id_ in owners}
+        bases = {owners[id_].key: owners[id_] for id_ in variant.baselines if id_ in owners}
         if len(bases) > 1:
             names = " and with ".join(printable(base.label) for base in bases.values())
             raise ConfigError(f"baseline: {printable(variant.label)} is compared with {names}. Name one by --baseline.")
