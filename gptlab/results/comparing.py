@@ -251,6 +251,7 @@ def _row(member: _Member, primary: str) -> Row:
         flags=member.findings.flags,
         failures=failures(runs),
         folders=tuple(record.folder for record in runs),
+        runs=variant.runs,
     )
 
 

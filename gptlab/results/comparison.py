@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gptlab.results.records import Record
     from gptlab.results.study import Study
 
 BETTER, WORSE = "better", "worse"
@@ -99,6 +100,7 @@ class Row:
     flags: tuple[str, ...] = ()  # by name: other code, hosts, steps, seeds that were lost
     failures: tuple[str, ...] = ()  # `seed 3 failed: ValueError: ...`
     folders: tuple[Path, ...] = ()  # of its runs, planned ones too
+    runs: Mapping[int, Record] = field(repr=False, default_factory=dict)  # seed -> run
 
     @property
     def is_baseline(self) -> bool:

@@ -34,6 +34,7 @@ class PlannedRun:
     folder: str
     baseline_id: str | None = None
     delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,9 @@ def _parse_run(run: dict[str, Any]) -> PlannedRun:
     folder = str(run["folder"])
     if folder in ("", ".", "..") or "/" in folder or "\\" in folder or "\0" in folder:
         raise ValueError(f"folder {folder!r} is not a name")
-    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline and str(baseline), delta)
+    overrides = tuple(str(text) for text in run.get("overrides") or ())
+    baseline = baseline and str(baseline)
+    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline, delta, overrides)
 
 
 def _run_folders(folder: Path) -> list[Path]:

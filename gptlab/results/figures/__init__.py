@@ -11,6 +11,7 @@ parameters          parameters by part of the model
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from gptlab.results.figures.depth import depth_figure
 from gptlab.results.figures.forest import forest_figure
 from gptlab.results.figures.heatmap import heatmap_figure
 from gptlab.results.figures.isolation import isolation_figure
+from gptlab.results.figures.knobs import Knobs, knobs
 from gptlab.results.figures.pareto import pareto_figure
 from gptlab.results.figures.parts import parameter_figure
 from gptlab.results.figures.style import drawing, save
@@ -36,12 +38,17 @@ FIGURES = "figures"
 def figures(study: Study, comparison: Comparison | None = None) -> Iterator[tuple[str, Figure]]:
     """Name and figure, in reading order. Call inside `drawing()`."""
     metric = comparison.primary_metric if comparison else study.plan.primary_metric
+
+    @functools.cache
+    def varied() -> Knobs:
+        return knobs(study, metric)
+
     makers: dict[str, Callable[[], Figure | None]] = {
         "loss_curves": lambda: curves_figure(study),
         "differences": lambda: forest_figure(comparison) if comparison else None,
         "cost": lambda: pareto_figure(study, metric),
-        "isolation": lambda: isolation_figure(study, metric),
-        "heatmap": lambda: heatmap_figure(study, metric),
+        "isolation": lambda: isolation_figure(study, metric, varied()),
+        "heatmap": lambda: heatmap_figure(study, metric, varied()),
         "gradient_norm": lambda: depth_figure(study, "grad_norm"),
         "gradient_mean_abs": lambda: depth_figure(study, "grad_mean_abs"),
         "parameters": lambda: parameter_figure(study),

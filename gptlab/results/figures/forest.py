@@ -35,7 +35,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     NOT_COMPARABLE: {"marker": "x", "color": "#666666"},
 }
 LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.3, 0.8, 0.65  # inches
-MOST = 60
+MOST = 40
 
 
 def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gptlab.metrics import metric as declared
 from gptlab.results.cells import column
 from gptlab.results.figures import style
-from gptlab.results.figures.knobs import knobs
+from gptlab.results.figures.knobs import Knobs
 from gptlab.results.study import Study
 
 if TYPE_CHECKING:
@@ -19,17 +19,18 @@ CELL = (0.86, 0.42)  # inches
 MARGINS = {"left": 0.5, "right": 1.25, "top": 0.8, "bottom": 0.55}
 
 
-def heatmap_figure(study: Study, metric: str) -> Figure | None:
+def heatmap_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     """None unless exactly two knobs were varied, and at least half of the pairs have a value."""
     from matplotlib.figure import Figure
 
-    found = knobs(study, metric)
     if len(found.names) != 2:
         return None
     below, beside = sorted(found.names, key=lambda name: len(found.values(name)), reverse=True)
     xs, ys = found.values(below), found.values(beside)
+    if not (2 <= len(xs) <= MOST and 2 <= len(ys) <= MOST):
+        return None
     means = found.table.groupby([beside, below])["value"].mean().unstack().reindex(index=ys, columns=xs)
-    if not (2 <= len(xs) <= MOST and 2 <= len(ys) <= MOST) or means.notna().to_numpy().mean() < 0.5:
+    if means.notna().to_numpy().mean() < 0.5:
         return None
     longest = [min(max(map(len, values)), 20) for values in (xs, ys)]
     left, bottom = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gptlab.metrics import metric as declared
 from gptlab.results.figures import bands, style
-from gptlab.results.figures.knobs import Knobs, knobs, number
+from gptlab.results.figures.knobs import Knobs, number
 from gptlab.results.figures.panels import MARGINS
 from gptlab.results.study import Study
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_KNOBS, MOST_VALUES = 6, 40
+DRAWN = 300  # open circles of one panel
 HIGH, WIDE = 2.6, 3.1  # of a panel, in inches
 
 
-def isolation_figure(study: Study, metric: str) -> Figure | None:
+def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     """One panel per knob; None unless two knobs were varied, or one over three numbers or more."""
     from matplotlib.figure import Figure
 
-    found = knobs(study, metric)
     direction = declared(metric).direction
     names = [name for name in found.names if 2 <= found.table[name].nunique() <= MOST_VALUES][:MOST_KNOBS]
     alone = len(names) == 1 and len(found.values(names[0])) > 2 and number(found.values(names[0])[0]) is not None
@@ -80,6 +80,7 @@ def _draw(axes: Axes, found: Knobs, name: str, higher: bool) -> None:
     top = best(found, name, higher)
     kept = set(zip(top["setting"], top["label"], strict=True))
     rest = means[[key not in kept for key in zip(means[name], means["label"], strict=True)]]
+    rest = rest.sort_values("value", kind="stable").iloc[:: max(1, -(-len(rest) // DRAWN))]
     axes.plot(
         rest[name].map(place), rest["value"], linestyle="", marker="o", markersize=4.5, markerfacecolor="white",
         markeredgecolor="#888888", zorder=2,

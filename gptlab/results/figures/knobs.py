@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gptlab.results.reading import PLAN, DamagedError, load_object
 from gptlab.results.study import ID_LENGTH, Study
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Knobs:
 
 def knobs(study: Study, metric: str) -> Knobs:
     """The varied keys and each finished run's value of `metric`; no names when one thing alone was run."""
-    overrides = _overrides(study)
+    overrides = {run.id[:ID_LENGTH]: _settings(run.overrides) for run in study.plan.runs}
     keys = dict.fromkeys(key for settings in overrides.values() for key in settings)
     names = tuple(key for key in keys if len({settings.get(key, DEFAULT) for settings in overrides.values()}) > 1)
     runs = study.runs
@@ -51,15 +51,6 @@ def number(text: str) -> float | None:
         return None
 
 
-def _overrides(study: Study) -> dict[str, dict[str, str]]:
-    """Run -> key -> value as typed. Empty where plan.json cannot be read: then nothing is known of the sweep."""
-    try:
-        runs: Any = load_object(study.folder / PLAN).get("runs")
-        return {str(run["id"])[:ID_LENGTH]: _settings(run["overrides"]) for run in runs}
-    except (DamagedError, KeyError, TypeError, ValueError):
-        return {}
-
-
-def _settings(overrides: Any) -> dict[str, str]:
-    pairs = (str(text).lstrip("+").partition("=") for text in overrides)
+def _settings(overrides: Sequence[str]) -> dict[str, str]:
+    pairs = (text.lstrip("+").partition("=") for text in overrides)
     return {key: value for key, equals, value in pairs if equals and key not in NO_KNOBS}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 10.5, 4.6, 0.8, 0.3, 0.9, 0.6, 0.85  # inches
+DRAWN = 300  # of the variants off the front
 NAMED = 24  # with more variants, only the front is named
 
 
@@ -62,29 +63,27 @@ def front(xs: list[float], ys: list[float], higher: bool = False) -> list[int]:
 
 
 def _points(study: Study, metric: str) -> pd.DataFrame:
-    """One row per variant: mean, half interval (NaN below three seeds), seeds, parameters, flops, is_baseline."""
+    """One row per variant: label, y (mean), half interval (NaN below three seeds), seeds, own (a baseline), costs."""
+    import numpy as np
     import pandas as pd
+    from scipy.special import stdtrit
 
     runs = study.runs
-    flops = _flops(study)
-    rows = []
-    for label, own in runs.groupby("label", sort=False) if metric in runs and "parameters" in runs else ():
-        values = own[metric].dropna().astype("float64").to_numpy()
-        if not len(values):
-            continue
-        half = float("nan")
-        if len(values) >= bands.LEAST:
-            mean, low, _ = bands.t_band(values.reshape(-1, 1))
-            half = float(mean[0] - low[0])
-        costs = own["parameters"].dropna()
-        rows.append(
-            {
-                "label": label, "y": values.mean(), "half": half, "seeds": len(values), "own": own["is_baseline"].any(),
-                "parameters": float(costs.iloc[0]) if len(costs) else float("nan"),
-                "flops": own["run"].map(flops).astype("float64").mean(),
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows, columns=["label", "y", "half", "seeds", "own", "parameters", "flops"])
+    if not {metric, "parameters"} <= set(runs):
+        return pd.DataFrame(columns=["label", "y", "half", "seeds", "own", "parameters", "flops"])
+    table = runs[["label", "is_baseline"]].assign(
+        y=runs[metric].astype("float64"),
+        parameters=runs["parameters"].astype("float64"),
+        flops=runs["run"].map(_flops(study)).astype("float64"),
+    )
+    table = table[table["y"].notna()]
+    found = table.groupby("label", sort=False).agg(
+        y=("y", "mean"), sd=("y", "std"), seeds=("y", "size"), own=("is_baseline", "any"),
+        parameters=("parameters", "first"), flops=("flops", "mean"),
+    )  # fmt: skip
+    reach = stdtrit(np.maximum(found["seeds"] - 1, 1), (1 + bands.LEVEL) / 2) / np.sqrt(found["seeds"])
+    found["half"] = (reach * found["sd"]).where(found["seeds"] >= bands.LEAST)
+    return found.reset_index()
 
 
 def _flops(study: Study) -> dict[str, float]:
@@ -106,22 +105,26 @@ def _noun(study: Study, cost: str) -> str:
 
 def _draw(axes: Axes, points: pd.DataFrame, higher: bool) -> None:
     on = front(points["x"].tolist(), points["y"].tolist(), higher)
+    best, rest = points.iloc[on], points.drop(points.index[on])
+    rest = rest.iloc[:: -(-len(rest) // DRAWN) or 1] if len(rest) else rest
+    bars = best if len(points) > NAMED else points
     axes.errorbar(
-        points["x"], points["y"], yerr=points["half"].fillna(0), linestyle="", color="#888888", linewidth=0.8, zorder=2
+        bars["x"], bars["y"], yerr=bars["half"].fillna(0), linestyle="", color="#888888", linewidth=0.8, zorder=2
     )
-    joined = points.iloc[on]
-    axes.plot(joined["x"], joined["y"], color=style.BLUE, linewidth=1.2, drawstyle="steps-post", zorder=3)
-    for place, (x, y, own) in enumerate(zip(points["x"], points["y"], points["own"], strict=True)):
-        look = style.BLUE if place in on else "white"
-        axes.plot(
-            x, y, marker="s" if own else "o", markersize=6.5, linestyle="", markerfacecolor=look,
-            markeredgecolor=style.BLUE if place in on else "#555555", zorder=4,
-        )  # fmt: skip
+    axes.plot(best["x"], best["y"], color=style.BLUE, linewidth=1.2, drawstyle="steps-post", zorder=3)
+    small = 3.5 if len(points) > 100 else 6.5
+    for own, marker in ((False, "o"), (True, "s")):
+        for part, face, edge, size in ((rest, "white", "#555555", small), (best, style.BLUE, style.BLUE, 6.5)):
+            shown = part[part["own"] == own]
+            axes.plot(
+                shown["x"], shown["y"], marker=marker, markersize=6.5 if own else size, linestyle="",
+                markerfacecolor=face, markeredgecolor=edge, zorder=4,
+            )  # fmt: skip
     axes.margins(x=0.14, y=0.12)
-    if not higher:
-        axes.text(0, 1.01, "lower left is better", transform=axes.transAxes, fontsize=7.5, color="#555555")
-    else:
-        axes.text(0, 1.01, "upper left is better", transform=axes.transAxes, fontsize=7.5, color="#555555")
+    corner = f"{'upper' if higher else 'lower'} left is better"
+    if len(rest) + len(best) < len(points):
+        corner += f"; {len(rest)} of the {len(points) - len(best):,} variants off the front are drawn"
+    axes.text(0, 1.01, corner, transform=axes.transAxes, fontsize=7.5, color="#555555")
     _names(axes, points, on)
 
 

@@ -28,7 +28,7 @@ LOOKS = {
 OTHER = (style.VERMILION, "++++")
 BAR, MARGINS = 0.3, {"left": 0.3, "right": 2.1, "top": 1.02, "bottom": 0.6}  # inches
 WIDTH = 10.5
-MOST = 60
+MOST = 30
 
 
 def parameter_figure(study: Study) -> Figure | None:

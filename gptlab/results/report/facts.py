@@ -143,24 +143,15 @@ def commands(study: Study) -> list[tuple[str, str]]:
     """(what it does, the command)."""
     folder = shlex.quote(str(study.folder))
     found = [("the whole study", shlex.join(study.plan.command))] if study.plan.command else []
-    overrides = _first_variant(study)
-    if overrides:
-        found.append(("one variant alone", shlex.join(["gptlab", *overrides])))
+    runs = study.plan.runs
+    one = next((run for run in runs if run.overrides and run.baseline_id != run.id), runs[0] if runs else None)
+    if one and one.overrides:
+        found.append(("one variant alone", shlex.join(["gptlab", *one.overrides])))
     found += [
         ("this comparison in the terminal", f"gptlab compare {folder}"),
         ("this report", f"gptlab report {folder}"),
     ]
     return [(what, printable(command)) for what, command in found]
-
-
-def _first_variant(study: Study) -> list[str]:
-    """The overrides of the first run that is no baseline."""
-    try:
-        runs: Any = load_object(study.folder / "plan.json").get("runs")
-        chosen = [run for run in runs if run.get("baseline_id") != run.get("id")] or list(runs)
-        return [str(text) for text in chosen[0]["overrides"]]
-    except (DamagedError, LookupError, TypeError, AttributeError):
-        return []
 
 
 def changes(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, str, str]]]]:

@@ -15,13 +15,12 @@ from gptlab.results.comparing import compare, declared
 from gptlab.results.comparison import VERDICTS, Comparison, Row
 from gptlab.results.figures import figures
 from gptlab.results.figures.style import drawing, svg
-from gptlab.results.records import Record, load_sources
+from gptlab.results.records import Record
 from gptlab.results.report import facts
 from gptlab.results.report.columns import COLUMNS, amount, remarks
 from gptlab.results.report.payload import Runs, payload, script_json
 from gptlab.results.report.svg import inline
 from gptlab.results.study import Study, load_study
-from gptlab.results.variants import group
 from gptlab.runs.files import write_text
 
 NAME = "report.html"
@@ -63,7 +62,7 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    runs = _runs(study, comparison)
+    runs = {row.label: row.runs for row in comparison.rows}
     script = "\n".join(_asset(name) for name in SCRIPTS)
     data = script_json(payload(comparison, runs))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -104,12 +103,6 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
 
 def _asset(name: str) -> str:
     return (files("gptlab.results.report") / "assets" / name).read_text(encoding="utf-8").strip("\n")
-
-
-def _runs(study: Study, comparison: Comparison) -> Runs:
-    """label -> seed -> run, for the rows of the comparison."""
-    variants, _ = group(load_sources([study.folder]))
-    return {variant.label: variant.runs for variant in variants}
 
 
 def _metric(comparison: Comparison) -> dict[str, str]:

@@ -15,6 +15,8 @@ EXCHANGED = {
     style.ORANGE: "orange",
 }  # fmt: skip
 _STYLED = re.compile(r'style="[^"]*"')
+_PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
+_DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is more than can be seen
 _COLOR = re.compile("|".join(map(re.escape, EXCHANGED)), re.IGNORECASE)
 
 
@@ -26,6 +28,7 @@ def inline(text: str, prefix: str, label: str) -> str:
     text = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}-", text)
     text = _STYLED.sub(lambda found: _COLOR.sub(_variable, found[0]), text)
     text = re.sub(r"\s*\n\s*", "\n", text)
+    text = _PLACES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)
     text = re.sub(
         r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{escape(label)}">', text
     )
