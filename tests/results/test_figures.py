@@ -29,7 +29,7 @@ ODD = [
 
 @pytest.mark.parametrize(
     ("variants", "panels"),
-    [(TWELVE[:1], 1), (TWELVE, 12), (THIRTY, 30), (MLP, 2), (ODD, 5)],
+    [(TWELVE[:1], 1), (TWELVE, 12), (THIRTY, 24), (MLP, 2), (ODD, 5)],
     ids=["one", "twelve", "thirty", "deep_mlp", "odd"],
 )
 def test_one_panel_per_measured_variant(tmp_path: Path, variants: Sequence[Variant], panels: int) -> None:
