@@ -55,9 +55,12 @@ class Browser:
         """Chromium's own protocol."""
         return self.driver.execute_cdp_cmd(command, arguments)
 
-    def requests(self) -> list[str]:
-        """Every address that was asked for since `open`."""
-        return [e["params"]["request"]["url"] for e in self._events() if e["method"] == "Network.requestWillBeSent"]
+    def requests(self, *, stopped: bool = True) -> list[str]:
+        """Every address that was asked for since `open`; without `stopped`, those that the policy let through."""
+        events = self._events()
+        ended = {e["params"]["requestId"] for e in events if e["params"].get("blockedReason") == "csp"}
+        sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        return [p["request"]["url"] for p in sent if stopped or p["requestId"] not in ended]
 
     def complaints(self) -> list[str]:
         """What the console said since `open`."""

@@ -159,7 +159,12 @@ def test_failures_come_with_their_reasons(page: Page, tmp_path: Path) -> None:
     assert any(line[:4] == ["relu", "5", "diverged", "the loss is not finite at step 1050"] for line in rows)
     variants = [BASELINE, Variant("a", state="crashed"), Variant("b", state="planned"), TWELVE[-1]]
     text = write_report(make_study(tmp_path, variants)).read_text(encoding="utf-8")
-    for words in ("result.json is missing", "never started", "is invalid for input of size 98304", "more detail on line"):
+    for words in (
+        "result.json is missing",
+        "never started",
+        "is invalid for input of size 98304",
+        "more detail on line",
+    ):
         assert words in html.unescape(text)
 
 
@@ -187,7 +192,9 @@ def test_hostile_names_are_text_everywhere(tmp_path: Path) -> None:
     page = read(path)
     assert (page.wrong, page.open) == ([], [])
     assert len(page.scripts) == 2
-    assert not [tag for tag, attributes in page.elements if tag == "img" or any(name.startswith("on") for name in attributes)]
+    assert not [
+        tag for tag, attributes in page.elements if tag == "img" or any(name.startswith("on") for name in attributes)
+    ]
     assert page.data["labels"] == [printable(name) for name in (*NAMES, f"failed {ATTACK}")]
     shown = {line[0] for line in page.tables["verdicts-table"]}
     assert {printable(name) for name in NAMES} <= shown
@@ -228,7 +235,13 @@ def test_numbers_are_short_and_never_wrong() -> None:
         "", "0", "3.6021", "12346", "0.00012346", "1.5000e-5", "2.0000e+9", "\u221e",
     ]  # fmt: skip
     assert [signed(v) for v in (0.01234, -0.01234, 0.0)] == ["+0.0123", "-0.0123", "0"]
-    assert [probability(v) for v in (1.0, 0.0567, 0.00123, 1e-5, 0.0)] == ["1.00", "0.057", "0.0012", "<0.0001", "<0.0001"]
+    assert [probability(v) for v in (1.0, 0.0567, 0.00123, 1e-5, 0.0)] == [
+        "1.00",
+        "0.057",
+        "0.0012",
+        "<0.0001",
+        "<0.0001",
+    ]
 
 
 def test_a_figure_in_the_page_has_its_own_ids_and_the_pages_colours() -> None:

@@ -182,7 +182,10 @@ def test_a_heatmap_of_exactly_two_knobs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_of_them_are_the_same_bytes_each_time(tmp_path: Path) -> None:
-    for folder in (make_trained(tmp_path / "a", seeds=(1, 2, 3)), make_grid(tmp_path / "b", {"a.b": WIDTHS, "c.d": RATES})):
+    for folder in (
+        make_trained(tmp_path / "a", seeds=(1, 2, 3)),
+        make_grid(tmp_path / "b", {"a.b": WIDTHS, "c.d": RATES}),
+    ):
         study, comparison = load_study(folder), compare([folder])
         once = {name: svg(figure) for name, figure in figures(study, comparison)}
         again = {name: svg(figure) for name, figure in figures(study, comparison)}

@@ -24,7 +24,7 @@ from gptlab.results.study import Study, load_study
 from gptlab.runs.files import write_text
 
 NAME = "report.html"
-ROWS = 200  # of a table in the file itself; the script shows the others, page by page
+ROWS = 100  # of a table in the file itself; the script shows the others, page by page
 SCRIPTS = ("stats.js", "evidence.js", "page.js")
 CAPTIONS = {
     "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",

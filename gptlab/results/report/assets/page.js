@@ -1,7 +1,7 @@
 // The page: tables that sort, filter, hide columns and turn pages, and verdicts for any metric and baseline. The texts of
 // the cells are those of gptlab/results/report/columns.py. User text goes into the page as text only, never as HTML.
 const VERDICTS = [BETTER, WORSE, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE];
-const PAGE = 200, PRINTED = 2000;
+const PAGE = 100, PRINTED = 2000;
 const missing = value => value === null || value === undefined;
 
 function exponent(value, places) { return value.toExponential(places); }
@@ -106,6 +106,7 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
     this.body = this.find("tbody");
     this.hiding = new Set(this.heads.filter(head => "extra" in head.dataset).map(head => head.dataset.key));
     for (const head of this.heads) {
+      delete head.dataset.extra;
       const button = make("button", head.textContent);
       button.type = "button";
       button.addEventListener("click", () => this.sortBy(head.dataset.key));
