@@ -14,6 +14,8 @@ from gptlab.errors import unknown
 Direction = Literal["lower", "higher", "neither"]
 Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
 
+_TRAINED = ("final_", "train_loss", "validation_", "excess", "best_")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -29,6 +31,11 @@ class Metric:
     direction: Direction
     kind: Kind
     meaning: str
+
+    @property
+    def trained(self) -> bool:
+        """Whether the value depends on how long the run was trained."""
+        return self.name.startswith(_TRAINED)
 
 
 _ALL = (
@@ -60,6 +67,17 @@ _ALL = (
     Metric("grad_branch_norm", "L2 norm", "neither", "positive_scale", "the part of it that takes the branch"),
     Metric("grad_split_cosine", "cosine", "neither", "stochastic", "between the two parts; -1 where they cancel"),
     Metric("path_share", "fraction", "neither", "stochastic", "mean |part of a gradient| by later branches on its way"),
+    Metric("initial_loss", "nats/token", "lower", "stochastic", "mean validation loss before the first training step"),
+    Metric("final_loss", "nats/token", "lower", "stochastic", "mean validation loss of the last evaluations"),
+    Metric("final_excess", "nats/token", "lower", "stochastic", "final loss above the entropy of the source"),
+    Metric("steps", "steps", "neither", "exact", "optimizer steps"),
+    Metric("tokens", "tokens", "neither", "exact", "tokens trained on, counted with repetition"),
+    Metric("train_seconds", "s", "lower", "timing", "wall time of training alone"),
+    Metric("tokens_per_second", "tokens/s", "higher", "timing", "training tokens by the time they took"),
+    Metric("train_loss", "nats/token", "lower", "stochastic", "loss of the training batch at one step"),
+    Metric("validation_loss", "nats/token", "lower", "stochastic", "mean loss over the validation batches at one step"),
+    Metric("excess", "nats/token", "lower", "stochastic", "validation loss above the entropy of the source"),
+    Metric("learning_rate", "1", "neither", "exact", "learning rate at one step"),
 )
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 

@@ -17,6 +17,8 @@ COMMANDS = {
     "plan": "gptlab.cli.plan",
     "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
+    "compare": "gptlab.cli.compare",
+    "report": "gptlab.cli.report",
     "components": "gptlab.cli.components",
 }
 

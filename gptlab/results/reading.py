@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from gptlab.errors import GptlabError
-from gptlab.runs.files import read_json
 
 SCHEMA = 1
 PLAN, RESULT = "plan.json", "result.json"
-RECORDED_STATES = ("finished", "failed", "interrupted")  # what result.json may say
+RECORDED_STATES = ("finished", "failed", "interrupted", "diverged")  # what result.json may say
 # The others are concluded: `planned` (no folder), `crashed` (no result.json), `damaged` (a file cannot be read).
 
 
@@ -35,6 +34,7 @@ class PlannedRun:
     folder: str
     baseline_id: str | None = None
     delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,21 +66,24 @@ class Outcome:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     hashes: dict[str, str] = field(default_factory=dict)
+    outcome: str = ""  # of training: ok, diverged, collapsed, leaked; empty without training
 
 
-def load_object(path: Path) -> dict[str, Any]:
+def load_object(path: Path | str) -> dict[str, Any]:
     """The JSON object in `path`. DamagedError when there is none or when it is of a newer schema."""
+    name = os.path.basename(path)
     try:
-        content = read_json(path)
+        with open(path, "rb") as file:  # not through Path: it takes as long as reading does, and there are thousands
+            content = json.loads(file.read().decode("utf-8"))
     except FileNotFoundError:
-        raise DamagedError(f"{path.name} is missing") from None
+        raise DamagedError(f"{name} is missing") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{path.name}: {reason(error)}") from error
+        raise DamagedError(f"{name}: {reason(error)}") from error
     if not isinstance(content, dict):
-        raise DamagedError(f"{path.name}: not a JSON object")
+        raise DamagedError(f"{name}: not a JSON object")
     schema = content.get("schema", SCHEMA)
     if isinstance(schema, int) and schema > SCHEMA:
-        raise DamagedError(f"{path.name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
+        raise DamagedError(f"{name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
     return content
 
 
@@ -131,9 +134,11 @@ def _parse_run(run: dict[str, Any]) -> PlannedRun:
     delta = {str(key): (old, new) for key, (old, new) in (run.get("delta") or {}).items()}
     baseline = run.get("baseline_id")
     folder = str(run["folder"])
-    if Path(folder).name != folder or folder == "..":
+    if folder in ("", ".", "..") or "/" in folder or "\\" in folder or "\0" in folder:
         raise ValueError(f"folder {folder!r} is not a name")
-    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline and str(baseline), delta)
+    overrides = tuple(str(text) for text in run.get("overrides") or ())
+    baseline = baseline and str(baseline)
+    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline, delta, overrides)
 
 
 def _run_folders(folder: Path) -> list[Path]:
@@ -152,14 +157,15 @@ def _planned_from_folder(path: Path) -> PlannedRun:
         return PlannedRun("", path.name, 0, path.name)
 
 
-def load_outcome(run_folder: Path) -> Outcome:
+def load_outcome(run_folder: Path | str) -> Outcome:
     """What result.json says of a run, or what its absence means. Never raises."""
-    if not os.path.isdir(run_folder):
-        return Outcome("planned")
+    path = os.path.join(run_folder, RESULT)
     try:
-        result = load_object(run_folder / RESULT)
+        result = load_object(path)
     except DamagedError as damage:
-        if not os.path.lexists(run_folder / RESULT):
+        if not os.path.isdir(run_folder):
+            return Outcome("planned")
+        if not os.path.lexists(path):
             return Outcome("crashed", f"{RESULT} is missing: the run never came to its end")
         return Outcome("damaged", str(damage))
     state, metrics = result.get("state"), result.get("metrics") or {}
@@ -177,14 +183,15 @@ def load_outcome(run_folder: Path) -> Outcome:
         notes=_sentences(result.get("notes")),
         warnings=_sentences(result.get("warnings")),
         hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
+        outcome=str(result.get("outcome") or ""),
     )
 
 
 def _is_finite(value: Any) -> TypeGuard[int | float]:
-    if isinstance(value, float):
+    if type(value) is float:
         return math.isfinite(value)
-    # An integer beyond 64 bits fits no table, and no honest count gets there.
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    # An integer beyond 64 bits fits no table, and no honest count gets there. A bool is no number.
+    return type(value) is int and -(2**63) < value < 2**63
 
 
 def _sentences(value: Any) -> tuple[str, ...]:

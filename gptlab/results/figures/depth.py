@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import metric as declared
-from gptlab.results import style
 from gptlab.results.cells import ratio
+from gptlab.results.figures import bands, panels, style
 from gptlab.results.study import Study
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {"grad_norm": "L2 norm of the gradient", "grad_mean_abs": "Mean absolute gradient"}
-PANEL = (2.25, 1.75)  # inches
-MARGINS = {"left": 0.85, "right": 0.2, "top": 1.1, "bottom": 0.6}
-GAPS = (0.22, 0.62)
 
 
 def depth_figure(study: Study, metric: str) -> Figure | None:
@@ -33,11 +30,12 @@ def depth_figure(study: Study, metric: str) -> Figure | None:
     rows = study.depth(metric)
     if not rows["value"].gt(0).any():
         return None
-    labels = list(dict.fromkeys(label for label in study.runs["label"] if rows["label"].eq(label).any()))
+    measured = set(rows["label"])
+    labels, cut = panels.shown([label for label in dict.fromkeys(study.runs["label"]) if label in measured])
     baselines = set(study.runs["run"][study.runs["is_baseline"]])
-    figure, panels = _panels(len(labels))
+    figure, every = panels.grid(len(labels))
     floor, ceiling = _limits(rows["value"])
-    for axes, label in zip(panels, labels, strict=True):
+    for axes, label in zip(every, labels, strict=True):
         own = rows[rows["label"] == label]
         compared = set(study.runs["baseline"][study.runs["label"] == label]) & baselines
         ghosts = rows[rows["run"].isin(compared) & (rows["label"] != label)]
@@ -49,39 +47,32 @@ def depth_figure(study: Study, metric: str) -> Figure | None:
         axes.annotate(_note(own, ghosts), (0, 1), (0, 4), "axes fraction", "offset points", fontsize=7, color="#555555")
         axes.set_yscale("log")
         axes.set_ylim(floor, ceiling)
-    _label_axes(figure, panels, rows, metric)
-    style.heading(figure, f"{TITLES[metric]} by depth", _subtitle(study, rows))
+    _label_axes(figure, every, rows, metric)
+    style.heading(figure, f"{TITLES[metric]} by depth", _subtitle(study, rows, cut))
     return figure
 
 
-def _panels(number: int) -> tuple[Figure, list[Axes]]:
-    """A grid of panels of one size, whatever their number, and only as many as are needed."""
-    from matplotlib.figure import Figure
-
-    columns = min(number, 4 if number <= 16 else 6)
-    lines = math.ceil(number / columns)
-    wide, high = PANEL if number > 1 else (4.6, 3.0)
-    width = max(MARGINS["left"] + columns * (wide + GAPS[0]) - GAPS[0] + MARGINS["right"], 5.6)
-    height = MARGINS["top"] + lines * (high + GAPS[1]) - GAPS[1] + MARGINS["bottom"]
-    figure = Figure(figsize=(width, height))
-    panels: list[Axes] = []
-    for place in range(number):
-        line, column = divmod(place, columns)
-        left = MARGINS["left"] + column * (wide + GAPS[0])
-        bottom = height - MARGINS["top"] - (line + 1) * high - line * GAPS[1]
-        panels.append(figure.add_axes((left / width, bottom / height, wide / width, high / height)))
-        panels[-1].tick_params(labelleft=column == 0, labelbottom=place + columns >= number)
-    return figure, panels
-
-
 def _draw(axes: Axes, rows: pd.DataFrame, floor: float, look: dict[str, Any]) -> None:
-    """One line per run (thin when there are several seeds); zeros as triangles on the floor; gaps where not finite."""
-    runs = list(rows.groupby("run", sort=False))
-    for _, run in runs:
-        layers, values = run["layer"].to_numpy(dtype=int), run["value"].to_numpy(dtype=float)
-        several = {"linewidth": look["linewidth"] * 0.6, "alpha": 0.7} if len(runs) > 1 else {}
-        axes.plot(layers, [value if value > 0 else math.nan for value in values], **{**look, **several})
-        zeros = [layer for layer, value in zip(layers, values, strict=True) if value == 0]
+    """Geometric mean and band from three seeds up, else a thin line per run; zeros as triangles on the floor.
+
+    Where some seed's gradient is zero or not finite, there is no geometric mean: a gap.
+    """
+    import numpy as np
+
+    table = rows.pivot_table(index="run", columns="layer", values="value", sort=True, dropna=False)
+    layers, values = table.columns.to_numpy(dtype=int), table.to_numpy(dtype=float)
+    positive = np.where(values > 0, values, math.nan)
+    if len(table) >= bands.LEAST:
+        middle, low, high = (np.exp(line) for line in bands.t_band(np.log(positive)))
+        axes.plot(layers, middle, **look)
+        color, order = look["color"], look["zorder"] - 0.5
+        axes.fill_between(layers, low, high, color=color, alpha=0.2, linewidth=0, zorder=order)
+    else:
+        several = {"linewidth": look["linewidth"] * 0.6, "alpha": 0.7} if len(table) > 1 else {}
+        for line in positive:
+            axes.plot(layers, line, **{**look, **several})
+    for line in values:
+        zeros = layers[line == 0]
         axes.plot(
             zeros, [floor] * len(zeros), color=look["color"], zorder=look["zorder"], linestyle="", marker="v",
             markersize=6, markerfacecolor="white", clip_on=False,
@@ -119,14 +110,14 @@ def _limits(values: pd.Series[float]) -> tuple[float, float]:
     return 10.0 ** (low - 2 * room), 10.0 ** (high + room)
 
 
-def _label_axes(figure: Figure, panels: list[Axes], rows: pd.DataFrame, metric: str) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+def _label_axes(figure: Figure, every: list[Axes], rows: pd.DataFrame, metric: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     deepest = max(int(rows["layer"].max()), 1)
-    for axes in panels:
+    for axes in every:
         axes.set_xlim(-0.04 * deepest - 0.2, 1.04 * deepest + 0.2)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.yaxis.set_minor_locator(LogLocator(subs="auto", numticks=7))
+        axes.yaxis.set_minor_locator(LogLocator(subs="auto", numticks=7) if len(every) <= 16 else NullLocator())
         axes.yaxis.set_minor_formatter(NullFormatter())
         low, high = axes.get_ylim()
         if high / low > 100:
@@ -135,13 +126,10 @@ def _label_axes(figure: Figure, panels: list[Axes], rows: pd.DataFrame, metric: 
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             form = ".0e" if low < 1e-3 else "g"
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _, form=form: f"{value:{form}}"))
-    width, height = figure.get_size_inches()
-    figure.text(0.5, 0.12 / height, "layer (0 is nearest the input)", ha="center", va="bottom")
-    unit = declared(metric).unit
-    figure.text(0.1 / width, 0.5, unit, rotation=90, ha="left", va="center")
+    panels.axis_labels(figure, "layer (0 is nearest the input)", declared(metric).unit)
 
 
-def _subtitle(study: Study, rows: pd.DataFrame) -> str:
+def _subtitle(study: Study, rows: pd.DataFrame, cut: str) -> str:
     seeds = sorted(set(rows["seed"]))
     words = [style.plain(study.plan.study, 40), f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds[:8]))}"]
     if study.has_baseline:
@@ -149,4 +137,6 @@ def _subtitle(study: Study, rows: pd.DataFrame) -> str:
         words.append("grey: baseline" if names == "baseline" else f"grey: {style.plain(names, 40)} (baseline)")
     if rows["value"].eq(0).any():
         words.append("open triangle: exactly zero")
-    return "  \N{MIDDLE DOT}  ".join(words)
+    if rows.groupby("label")["run"].nunique().max() >= bands.LEAST:
+        words.append("band: 95% t interval of the geometric mean")
+    return style.joined([*words, cut])

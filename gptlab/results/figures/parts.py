@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gptlab.results import style
 from gptlab.results.cells import percent, si_unit
+from gptlab.results.figures import panels, style
 from gptlab.results.study import Study
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ LOOKS = {
 OTHER = (style.VERMILION, "++++")
 BAR, MARGINS = 0.3, {"left": 0.3, "right": 2.1, "top": 1.02, "bottom": 0.6}  # inches
 WIDTH = 10.5
+MOST = 30
 
 
 def parameter_figure(study: Study) -> Figure | None:
@@ -37,6 +38,8 @@ def parameter_figure(study: Study) -> Figure | None:
     if "parameters" not in study.runs:
         return None
     counted = study.runs[study.runs["parameters"].notna()].drop_duplicates("label")
+    labels, cut = panels.shown(list(counted["label"]), MOST)
+    counted = counted.head(len(labels))
     groups = _sizes(counted)
     if not groups:
         return None
@@ -58,7 +61,7 @@ def parameter_figure(study: Study) -> Figure | None:
         *axes.get_legend_handles_labels(), loc="upper left", ncols=len(groups), fontsize=8, handlelength=1.6,
         columnspacing=1.2, bbox_to_anchor=(0.08 / WIDTH, 1 - 0.62 / height), borderaxespad=0.0,
     )  # fmt: skip
-    style.heading(figure, "Parameters by part of the model", style.plain(study.plan.study, 80))
+    style.heading(figure, "Parameters by part of the model", style.joined([style.plain(study.plan.study, 80), cut]))
     return figure
 
 
@@ -97,8 +100,8 @@ def _bars(axes: Axes, groups: dict[str, list[int]], divisor: float) -> None:
 
 def _totals(axes: Axes, study: Study, counted: pd.DataFrame, divisor: float) -> None:
     """The exact total and its difference to the baseline; a line where the baseline's bar ends."""
-    counted_runs = study.runs[study.runs["parameters"].notna()]  # a baseline that failed has no count to compare with
-    known = dict(zip(counted_runs["run"], counted_runs["parameters"], strict=True))
+    measured = study.runs[study.runs["parameters"].notna()]
+    known = dict(zip(measured["run"], measured["parameters"], strict=True))
     for place, (total, base, own) in enumerate(
         zip(counted["parameters"], counted["baseline"], counted["is_baseline"], strict=True)
     ):
