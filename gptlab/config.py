@@ -21,8 +21,8 @@ SCHEMA_VERSION = 1
 ARCHITECTURES = ("gpt", "deep_mlp")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "none")
 RNG_MODES = ("paired", "global")
-TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids")
-DATA_SOURCES = ("python_docs", "file", "string", "random_tokens", "vectors")
+TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
+SPLITS = ("position", "document")
 
 # Keys that cannot change a result: they stay out of a run's identity. One list, on purpose.
 NOT_IDENTITY = ("label", "output_dir", "add_baseline", "experiment")
@@ -74,13 +74,16 @@ class ModelConfig:
 class DataConfig:
     """Where the tokens (or, for `vectors`, the numbers) come from."""
 
-    source: str = _key("python_docs", choices=DATA_SOURCES)
+    source: str = "python_docs"
     tokenizer: str = _key("auto", choices=TOKENIZERS)
     prompt: str = ""
-    path: str | None = None  # file
+    path: str | None = None  # file, hf
     text: str | None = None  # string
     inputs: list[list[float]] | None = None  # vectors
     targets: list[list[float]] | None = None  # vectors
+    split: str | None = _key(None, choices=SPLITS)  # text: how the validation part is held out. None: the kind's default
+    validation_fraction: float | None = _key(None, above=0.0, high=0.5)  # text: its share of the tokens
+    options: dict[str, Any] = _key({})  # a kind's own arguments
 
 
 @dataclass
@@ -210,7 +213,7 @@ def _ruled_values(node: Any, path: str) -> Iterator[tuple[str, Any, dict[str, An
 
 def _range_words(low: Any, high: Any, above: Any) -> str:
     if above is not None:
-        return f"above {above:g}"
+        return f"above {above:g}" + (f", at most {high:g}" if high is not None else "")
     if high is None:
         return f"{low:g} or more"
     return f"between {low} and {high}"

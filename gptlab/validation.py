@@ -75,7 +75,7 @@ def unknown_key(full_key: str) -> ConfigError:
 
 def settle(config: Config) -> Config:
     """A copy with contexts and tokenizer written out where they were left open, and the model in its one spelling."""
-    from gptlab.data.check import settle_tokenizer
+    from gptlab.data.check import settle_data
 
     model, probes = config.model, config.probes
 
@@ -88,7 +88,7 @@ def settle(config: Config) -> Config:
         shapes=context(probes.shapes, 4),
         gradients=context(probes.gradients, 64),
     )
-    data = dataclasses.replace(config.data, tokenizer=settle_tokenizer(config.data, model.vocab_size))
+    data = settle_data(config.data, model.vocab_size)
     return dataclasses.replace(config, probes=probes, data=data, model=_settle_model(model))
 
 
@@ -282,16 +282,16 @@ def _check_contexts(config: Config) -> None:
 
 def _check_tokens(config: Config) -> None:
     """Vet the batch and the prompt now: a bad file or prompt should stop a sweep before its first run."""
-    from gptlab.data.batches import load
+    from gptlab.data.batches import VectorSource, load
     from gptlab.data.text import encode_prompt
 
     gradients, generation = config.probes.gradients, config.probes.generation
-    if config.data.source in ("vectors", "random_tokens") and not generation or config.model.architecture != "gpt":
-        return
     source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
-    if gradients and gradients.context and config.data.source != "random_tokens":
-        source.tokens(gradients.batch_size * gradients.context + 1)  # type: ignore[union-attr]
-    if generation and source.tokenizer:
+    if isinstance(source, VectorSource):
+        return
+    if gradients and gradients.context:
+        source.check_batch(gradients.batch_size, gradients.context)
+    if generation:
         encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
 
 

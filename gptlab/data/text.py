@@ -1,43 +1,128 @@
-"""Where text comes from, and the way from text to checked token ids."""
+"""Text as documents that are read piece by piece, and the way from text to checked token ids."""
 
 from __future__ import annotations
 
+import codecs
+import functools
 import glob
+import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from gptlab.config import DataConfig
-from gptlab.data.tokenizer import Tokenizer, check_unicode
+from gptlab.data.tokenizer import Tokenizer
 from gptlab.errors import ConfigError
 
+PIECE = 1 << 22  # characters: a piece is about this long, so that memory does not grow with the text
+LONGEST_PIECE = 1 << 26  # where no safe place to cut turns up, the text is cut here all the same
 _SAFE_CUT = re.compile(r"(?<=\S)[ \n]")
 
 
-def read_text(data: DataConfig) -> str:
-    """The whole text of a source that has one. Line ends are kept as they are; a byte order mark is dropped."""
-    if data.source == "python_docs":
-        return _python_docs()
-    if data.source == "string":
-        if not data.text:
-            raise ConfigError("data.text: is empty. data.source=string needs some text.")
-        try:
-            check_unicode(data.text)
-        except ConfigError as error:
-            raise ConfigError(f"data.text: {error}") from error
-        return data.text
-    assert data.source == "file", data.source
-    texts = [_read_file(path) for path in _matches(data.path or "")]
-    if not any(texts):
-        raise ConfigError(f"data.path={data.path}: is empty.")
-    return "\n".join(texts)
+@dataclass(frozen=True)
+class Content:
+    """What one pass over a text finds."""
+
+    hash: str  # SHA-256 (hex) of the UTF-8 of all documents, with a line end between two
+    lengths: tuple[int, ...]  # characters in each document
+    characters: frozenset[str] | None  # the distinct ones; None when not asked for
 
 
-def _python_docs() -> str:
+@dataclass(frozen=True)
+class Text:
+    """Documents in order. Line ends are kept as they are."""
+
+    documents: Callable[[], Iterable[Iterable[str]]]  # starts from the beginning at each call; a document is in chunks
+    scan: Callable[[bool], Content]  # whether the characters are wanted -> what a pass over the text finds
+
+    def pieces(self) -> Iterator[tuple[int, str]]:
+        """(number of the document, piece of it). Tokenised one by one, pieces give the tokens of their document."""
+        for number, chunks in enumerate(self.documents()):
+            held = "\n" if number else ""  # between two documents
+            for chunk in chunks:
+                held += chunk
+                cut = 0
+                if len(held) >= PIECE:
+                    cut = last_safe_cut(held) or (len(held) if len(held) >= LONGEST_PIECE else 0)
+                if cut:
+                    yield number, held[:cut]
+                    held = held[cut:]
+            if held:
+                yield number, held
+
+    def first_tokens(self, tokenizer: Tokenizer, count: int) -> list[int]:
+        """The first `count` ids, fewer if there are no more."""
+        ids: list[int] = []
+        for _, piece in self.pieces():
+            ids += first_tokens(tokenizer, piece, count - len(ids))
+            if len(ids) >= count:
+                break
+        return ids
+
+
+def text_of(documents: Sequence[str]) -> Text:
+    """Documents that are in memory anyway."""
+
+    def chunks() -> Iterable[Iterable[str]]:
+        return ([document] for document in documents)
+
+    return Text(chunks, lambda characters: scan(chunks(), characters))
+
+
+def scan(documents: Iterable[Iterable[str]], characters: bool) -> Content:
+    """One pass: hash, lengths and, if wanted, the distinct characters."""
+    digest, lengths, found = hashlib.sha256(), [], set[str]()
+    for number, chunks in enumerate(documents):
+        length = 0
+        if number:
+            digest.update(b"\n")
+            found.add("\n")
+        for chunk in chunks:
+            digest.update(chunk.encode())
+            length += len(chunk)
+            if characters:
+                found.update(chunk)
+        lengths.append(length)
+    return Content(digest.hexdigest(), tuple(lengths), frozenset(found) if characters else None)
+
+
+def python_docs() -> list[str]:
     """The language reference that every Python carries for `help()`: 465 KB of English. Differs between Pythons."""
     from pydoc_data.topics import topics
 
-    return "\n".join(topics[name] for name in sorted(topics))
+    return [topics[name] for name in sorted(topics)]
+
+
+def text_of_files(pattern: str) -> Text:
+    """The file of that very name, or all that a glob matches: one document each. A byte order mark is dropped.
+
+    ConfigError for files that cannot be read, hold no text or are not UTF-8: each is read once per process to know.
+    """
+    paths = _matches(pattern)
+
+    def chunks() -> Iterable[Iterable[str]]:
+        return (_read_chunks(path) for path in paths)
+
+    def scan_files(characters: bool) -> Content:
+        return _scan_files(tuple(_stamp(path) for path in paths), characters)
+
+    if not any(scan_files(False).lengths):
+        raise ConfigError(f"data.path={pattern}: is empty.")
+    return Text(chunks, scan_files)
+
+
+@functools.lru_cache(maxsize=16)  # a sweep vets the same files for each of its runs
+def _scan_files(stamps: tuple[tuple[str, int, int], ...], characters: bool) -> Content:
+    return scan((_read_chunks(path) for path, _, _ in stamps), characters)
+
+
+def _stamp(path: str) -> tuple[str, int, int]:
+    """What changes when a file does."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return os.path.abspath(path), status.st_size, status.st_mtime_ns
 
 
 def _matches(pattern: str) -> list[str]:
@@ -55,14 +140,32 @@ def _matches(pattern: str) -> list[str]:
     return found
 
 
-def _read_file(path: str) -> str:
+def _read_chunks(path: str) -> Iterator[str]:
+    """The text of one file in chunks of about a piece."""
+    decoder, read = codecs.getincrementaldecoder("utf-8-sig")(), 0
     try:
         with open(path, "rb") as file:
-            return file.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"data.path: {path}: byte {error.start} is not UTF-8. Convert the file first.") from error
+            while block := file.read(PIECE):
+                held = len(decoder.getstate()[0])  # bytes of a character that the last block began
+                try:
+                    yield decoder.decode(block)
+                except UnicodeDecodeError as error:
+                    raise _not_utf8(path, read - held + error.start) from error
+                read += len(block)
+            try:
+                decoder.decode(b"", final=True)
+            except UnicodeDecodeError as error:
+                raise _not_utf8(path, read - len(error.object)) from error
     except OSError as error:
-        raise ConfigError(f"data.path: {path}: cannot be read: {error.strerror or error}.") from error
+        raise _unreadable(path, error) from error
+
+
+def _not_utf8(path: str, byte: int) -> ConfigError:
+    return ConfigError(f"data.path: {path}: byte {byte} is not UTF-8. Convert the file first.")
+
+
+def _unreadable(path: str, error: OSError) -> ConfigError:
+    return ConfigError(f"data.path: {path}: cannot be read: {error.strerror or error}.")
 
 
 def encode_prompt(
@@ -116,3 +219,13 @@ def safe_prefix(text: str, length: int) -> str:
 def shorten(text: str, limit: int = 40) -> str:
     """`text` in quotes, cut to about `limit` characters, for a message."""
     return repr(text if len(text) <= limit else text[: limit - 3] + "...")
+
+
+def last_safe_cut(text: str) -> int:
+    """The last place of that sort; 0 when there is none."""
+    end = len(text)
+    while (cut := max(text.rfind(" ", 0, end), text.rfind("\n", 0, end))) > 0:
+        end = len(text[:cut].rstrip())  # at once over any number of spaces
+        if end and text[end] in " \n":
+            return end
+    return 0
