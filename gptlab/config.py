@@ -23,9 +23,17 @@ NORM_PLACEMENTS = ("pre", "post", "sandwich", "none")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
 SPLITS = ("position", "document")
+OPTIMIZERS = ("adamw", "sgd", "muon")
+SCHEDULES = ("constant", "linear", "cosine", "wsd")
+PRECISIONS = ("fp32", "bf16")
+BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
+TRACKERS = ("none", "tensorboard")
 
 # Keys that cannot change a result: they stay out of a run's identity. One list, on purpose.
-NOT_IDENTITY = ("label", "output_dir", "add_baseline", "experiment")
+NOT_IDENTITY = (
+    "label", "output_dir", "add_baseline", "experiment",
+    "tracker", "train.checkpoint_every", "train.keep_checkpoints",
+)  # fmt: skip
 
 
 def _key(default: Any, **rules: Any) -> Any:
@@ -87,6 +95,46 @@ class DataConfig:
 
 
 @dataclass
+class TrainConfig:
+    """How a model is trained, if it is: nothing happens while `budget` is null."""
+
+    budget: float | None = _key(None, above=0.0)
+    budget_unit: str = _key("steps", choices=BUDGET_UNITS)
+    batch_size: int = _key(16, low=1)  # sequences per optimizer step
+    context: int | None = _key(None, low=1)  # tokens per sequence. None: model.context_length
+    accumulate: int = _key(1, low=1)  # parts in which a batch is computed, to save memory; the gradient is the same
+
+    optimizer: str = _key("adamw", choices=OPTIMIZERS)
+    learning_rate: float = _key(1e-3, above=0.0)  # the peak
+    schedule: str = _key("constant", choices=SCHEDULES)
+    warmup: int = _key(0, low=0)  # steps
+    final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
+    decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
+    weight_decay: float = _key(0.01, low=0.0)
+    decay_embeddings: bool = True
+    decay_vectors: bool = False  # norms and biases
+    beta1: float = _key(0.9, low=0.0, high=1.0)
+    beta2: float = _key(0.999, low=0.0, high=1.0)
+    eps: float = _key(1e-8, above=0.0)
+    momentum: float = _key(0.95, low=0.0, high=1.0)  # sgd, muon
+    clip: float | None = _key(1.0, above=0.0)  # largest norm of the whole gradient. None: not clipped
+
+    precision: str = _key("fp32", choices=PRECISIONS)
+    compile: bool = False
+    deterministic: bool = False
+    device: str = "auto"  # auto: cuda where there is one, else cpu
+    threads: int | None = _key(None, low=1)  # CPU threads. None: one for a tiny model, else as torch has it
+
+    evaluate_every: int = _key(100, low=1)  # steps; the start and the end are always evaluated
+    evaluation_batches: int = _key(8, low=1)
+    average_last: int = _key(1, low=1)  # final_loss is the mean of the last so many evaluations
+    log_every: int = _key(10, low=1)
+    probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
+    checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
+    keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
+
+
+@dataclass
 class ParametersProbe:
     """Count parameters, bytes and FLOPs on the meta device."""
 
@@ -144,11 +192,13 @@ class Config:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
     probes: ProbesConfig = field(default_factory=ProbesConfig)
     experiment: ExperimentConfig = field(default_factory=ExperimentConfig)
     seed: int = _key(123, low=0, high=2**63 - 1)
     rng: str = _key("paired", choices=RNG_MODES)
     plugins: list[str] = _key([])
+    tracker: str = _key("none", choices=TRACKERS)  # beside metrics.jsonl, which is always written
     output_dir: str = "outputs"
     label: str = ""  # how tables call this variant; filled from the overrides
     add_baseline: bool = True
@@ -182,7 +232,7 @@ def identity(config: Config) -> str:
 def _identity_keys(config: Config) -> dict[str, Any]:
     flat = flatten(config)
     # An empty options node and a missing one are the same declaration.
-    return {k: v for k, v in flat.items() if k.split(".")[0] not in NOT_IDENTITY and v != {}}
+    return {k: v for k, v in flat.items() if not {k, k.split(".")[0]} & set(NOT_IDENTITY) and v != {}}
 
 
 def check_fields(node: Any, path: str = "") -> None:

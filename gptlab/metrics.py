@@ -44,6 +44,26 @@ _ALL = (
     Metric("grad_mean_abs", "mean |gradient|", "neither", "positive_scale", "mean absolute gradient over the weights"),
     Metric("seconds", "s", "lower", "timing", "wall time of the whole run"),
     Metric("margin", "logits", "neither", "stochastic", "logit of the chosen token minus that of the runner-up"),
+    Metric("train_loss", "nats/token", "lower", "stochastic", "loss of the batch of one step, before its update"),
+    Metric("validation_loss", "nats/token", "lower", "stochastic", "mean cross-entropy over the validation rows"),
+    Metric("excess", "nats/token", "lower", "stochastic", "validation loss above the entropy of the language"),
+    Metric(
+        "causal_loss", "nats/token", "lower", "stochastic", "loss of a model without a mask when it is used with one"
+    ),
+    Metric("learning_rate", "1", "neither", "exact", "learning rate of one step"),
+    Metric("final_loss", "nats/token", "lower", "stochastic", "mean validation loss of the last evaluations"),
+    Metric("final_excess", "nats/token", "lower", "stochastic", "mean excess of the last evaluations"),
+    Metric("final_causal_loss", "nats/token", "lower", "stochastic", "mean causal loss of the last evaluations"),
+    Metric("initial_loss", "nats/token", "neither", "stochastic", "validation loss before training"),
+    Metric("initial_loss_expected", "nats/token", "neither", "stochastic", "ln V + s^2/2 for logits of s.d. s"),
+    Metric("entropy_floor", "nats/token", "neither", "exact", "entropy of the language given all that came before"),
+    Metric("unigram_entropy", "nats/token", "neither", "exact", "entropy of the frequencies of tokens"),
+    Metric("steps", "steps", "neither", "exact", "optimizer steps made"),
+    Metric("tokens", "tokens", "neither", "exact", "training tokens seen"),
+    Metric("training_flops", "FLOPs", "neither", "exact", "matrix products of the whole training"),
+    Metric("train_seconds", "s", "lower", "timing", "wall time of the training steps alone"),
+    Metric("tokens_per_second", "tokens/s", "higher", "timing", "training tokens per second of training steps"),
+    Metric("update_ratio", "1", "neither", "positive_scale", "root mean square of a step over that of the weights"),
 )
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 

@@ -17,6 +17,7 @@ from gptlab import config as schema
 from gptlab import registry
 from gptlab.config import Config, ModelConfig
 from gptlab.errors import ConfigError, unknown
+from gptlab.training_rules import check_training, settle_training
 
 # Read by the frame of the model itself, whatever fills its slots. The sizes count as read even where a component
 # ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
@@ -89,7 +90,8 @@ def settle(config: Config) -> Config:
         gradients=context(probes.gradients, 64),
     )
     data = settle_data(config.data, model.vocab_size)
-    return dataclasses.replace(config, probes=probes, data=data, model=_settle_model(model))
+    train = settle_training(config.train, model)
+    return dataclasses.replace(config, probes=probes, data=data, train=train, model=_settle_model(model))
 
 
 def _settle_model(model: ModelConfig) -> ModelConfig:
@@ -123,6 +125,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     _check_data_fits(config)
     _check_contexts(config)
     _check_all_read(config, changed)
+    check_training(config, changed)
     _check_tokens(config)
 
 
@@ -291,6 +294,8 @@ def _check_tokens(config: Config) -> None:
         return
     if gradients and gradients.context:
         source.check_batch(gradients.batch_size, gradients.context)
+    if config.train.budget is not None and config.train.context:
+        source.vet(config.train.context)
     if generation:
         encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
 

@@ -13,7 +13,7 @@ from gptlab.config import NOT_IDENTITY, Config, flatten
 from gptlab.errors import ConfigError, closest, unknown
 
 NO_ABLATION = "none"
-GROUPS = ("model", "data", "probes", "experiment", "ablation")
+GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
 _OPTIONS = ("model.options.", "data.options.")
 _HYDRA_HINTS = {

@@ -34,13 +34,16 @@ class GPT(nn.Module):
             self.tok_emb.tied = True
 
     def forward(self, ids: Tensor) -> Tensor:
+        return self.out_head(self.features(ids))  # (B, T, vocab_size)
+
+    def features(self, ids: Tensor) -> Tensor:
+        """All but the head: (B, T) -> (B, T, emb_dim). Training computes the logits from it in chunks."""
         if ids.shape[1] > self.context_length:
             raise ValueError(f"{ids.shape[1]} tokens do not fit into context_length={self.context_length}")
         x = self.tok_emb(ids)  # (B, T, emb_dim)
         positions = self.pos_emb(x)  # (T, emb_dim), the same for every sequence, or None
         x = self.drop_emb(x if positions is None else x + positions)
-        x = self.trf_blocks(x)  # (B, T, emb_dim)
-        return self.out_head(self.final_norm(x))  # (B, T, vocab_size)
+        return self.final_norm(self.trf_blocks(x))  # (B, T, emb_dim)
 
     def example_input(self, batch_size: int, context: int) -> Tensor:
         """Token ids (batch_size, context), all zero, on the model's device."""
