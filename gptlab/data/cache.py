@@ -16,7 +16,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -27,7 +27,6 @@ from gptlab.errors import GptlabError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-Ids = Sequence[int]
 VERSION = 1  # of the way in which text becomes ids; part of every key
 
 
@@ -40,7 +39,7 @@ def folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gptlab"
 
 
-def cached(key: list[Any], encode: Callable[[], Iterable[tuple[int, Ids]]], wide: bool) -> Corpus:
+def cached(key: list[Any], encode: Callable[[], Iterable[tuple[int, npt.NDArray[Any]]]], wide: bool) -> Corpus:
     """The corpus of `key`, made by `encode` where it is not there: (number of the document, ids of its next piece).
 
     `wide`: whether ids may need more than 16 bits. GptlabError when the folder cannot be written.
@@ -62,7 +61,7 @@ def cached(key: list[Any], encode: Callable[[], Iterable[tuple[int, Ids]]], wide
     return found
 
 
-def collected(encoded: Iterable[tuple[int, Ids]], wide: bool) -> Corpus:
+def collected(encoded: Iterable[tuple[int, npt.NDArray[Any]]], wide: bool) -> Corpus:
     """The same corpus in memory alone: for texts that are quickly made."""
     import numpy as np
 
@@ -104,7 +103,7 @@ def _sha256(path: Path, size: int, changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write(place: Path, encoded: Iterable[tuple[int, Ids]], wide: bool) -> None:
+def _write(place: Path, encoded: Iterable[tuple[int, npt.NDArray[Any]]], wide: bool) -> None:
     import numpy as np
 
     ends, largest = list[int](), 0
@@ -129,12 +128,12 @@ def _header(file: BinaryIO, count: int, wide: bool) -> None:
     np.lib.format.write_array_header_1_0(file, described)
 
 
-def _pieces(encoded: Iterable[tuple[int, Ids]], wide: bool) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def _pieces(encoded: Iterable[tuple[int, npt.NDArray[Any]]], wide: bool) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     import numpy as np
 
     for number, ids in encoded:
         if len(ids):
-            yield number, np.asarray(ids, dtype=np.uint32 if wide else np.uint16)
+            yield number, ids.astype(np.uint32 if wide else np.uint16)
 
 
 def _counted(pieces: Iterable[tuple[int, npt.NDArray[Any]]], ends: list[int]) -> Iterator[npt.NDArray[Any]]:

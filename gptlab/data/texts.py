@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gptlab.data.batches import Batch, TokenSource
-from gptlab.data.cache import Ids, cached, collected
+from gptlab.data.cache import cached, collected
 from gptlab.data.corpus import Corpus, Part, split
 from gptlab.data.kinds import TEXT_TOKENIZERS, register_data
-from gptlab.data.text import Content, Text, check_ids, python_docs, text_of, text_of_files
+from gptlab.data.text import Content, Text, check_ids, python_docs, text_of
+from gptlab.data.text_files import text_of_files
 from gptlab.data.tokenizer import Tokenizer, check_unicode, make_tokenizer
 from gptlab.errors import ConfigError
 from gptlab.streams import generator
@@ -131,10 +132,15 @@ class TextSource(TokenSource):
         except ConfigError as error:
             raise self._named(error) from error
 
-    def _encoded(self) -> Iterator[tuple[int, Ids]]:
+    def _encoded(self) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        import numpy as np
+
         for number, piece in self._text.pieces():
-            ids = self.tokenizer.encode(piece)
-            check_ids(ids, self.tokenizer.name, self.vocab_size, self.where, "other data")
+            if self.tokenizer.name == "byte":  # as encode(), without a list of millions
+                ids = np.frombuffer(piece.encode(), dtype=np.uint8)
+            else:
+                ids = np.array(self.tokenizer.encode(piece), dtype=np.int64)
+            check_ids([int(ids.max(initial=0))], self.tokenizer.name, self.vocab_size, self.where, "other data")
             yield number, ids
 
     def _named(self, error: ConfigError) -> ConfigError:

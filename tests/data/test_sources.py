@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from gptlab.config import DataConfig
 from gptlab.data.batches import VectorSource, load
 from gptlab.data.numbers import RandomTokens
-from gptlab.data.text import encode_prompt, first_tokens, python_docs, safe_prefix, text_of_files
+from gptlab.data.text import encode_prompt, first_tokens, python_docs, safe_prefix
+from gptlab.data.text_files import text_of_files
 from gptlab.data.texts import TextSource
 from gptlab.data.tokenizer import make_tokenizer
 from gptlab.errors import ConfigError
@@ -129,7 +130,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:  # the permissions themselves would not stop root
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gptlab.data.text.open", refuse, raising=False)
+    monkeypatch.setattr("gptlab.data.text_files.open", refuse, raising=False)
     with pytest.raises(ConfigError, match=r"data\.path: .*a\.txt: cannot be read: Permission denied"):
         tokens_of(source="file", path=f"{tmp_path}/a.txt")
 
