@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 from gptlab import streams
 from gptlab.config import TrainConfig
+from gptlab.training.products import fast_linear
 
-# Above this many weights times tokens, a step has matrix products that a second thread helps with.
+# Fewer weights times tokens than this, and a step is mostly the cost of calling operators.
 TINY_PRODUCTS = 2**23
 
 
@@ -22,11 +23,15 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def is_tiny(train: TrainConfig, model: nn.Module) -> bool:
+    """Whether handing work to a second thread, or choosing kernels, costs more than it saves."""
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    return weights * train.batch_size * (train.context or 1) < TINY_PRODUCTS
+
+
 def choose_threads(train: TrainConfig, model: nn.Module) -> int:
-    """One thread where handing work to others costs more than it saves; else as torch has it, unless it is given."""
-    size = sum(parameter.numel() for parameter in model.parameters())
-    tiny = size * train.batch_size * (train.context or 1) < TINY_PRODUCTS
-    return train.threads or (1 if tiny else torch.get_num_threads())
+    """CPU threads: as given, else one for a tiny model and as many as torch has for others."""
+    return train.threads or (1 if is_tiny(train, model) else torch.get_num_threads())
 
 
 @contextmanager
@@ -45,9 +50,18 @@ def conditions(train: TrainConfig, device: torch.device, threads: int) -> Iterat
             torch.use_deterministic_algorithms(strict, warn_only=warn_only)
 
 
-def autocast(train: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    """bf16 for the matrix products where the run asks for it; weights, gradients and sums stay in fp32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=train.precision == "bf16")
+@contextmanager
+def precision(train: TrainConfig, device: torch.device, tiny: bool) -> Iterator[None]:
+    """bf16 for the matrix products where the run asks for it: weights, gradients and sums stay in fp32.
+
+    In fp32 on a CPU, products take oneDNN; where everything is compiled, the compiler chooses.
+    """
+    if train.precision == "bf16":
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            yield
+    else:
+        with fast_linear(device.type == "cpu" and not tiny and not train.compile):
+            yield
 
 
 def seed_dropout(seed: int, step: int, part: int, device: torch.device) -> None:

@@ -17,7 +17,7 @@ from gptlab.model import GPT
 from gptlab.probes import Subject
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
-from gptlab.training.conditions import autocast, choose_device, choose_threads, conditions, seed_dropout
+from gptlab.training.conditions import choose_device, choose_threads, conditions, is_tiny, precision, seed_dropout
 from gptlab.training.evaluate import evaluate
 from gptlab.training.found import Found, Step, Trained
 from gptlab.training.history import NAME as HISTORY
@@ -42,6 +42,7 @@ class Training:
         self.subject, self.folder, self.resume = subject, folder, resume
         self.train, self.seed, self.id = config.train, config.seed, identity(config)
         self.device = choose_device(self.train.device)
+        self.tiny = is_tiny(self.train, model)
         self.threads = choose_threads(self.train, model)
         self.model = model.to(self.device)
         self.updates = Updates(model, self.train)
@@ -132,7 +133,7 @@ class Training:
         parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)
         for number, (inputs, targets) in enumerate(parts):
             seed_dropout(self.seed, step, number, self.device)
-            with autocast(train, self.device):
+            with precision(train, self.device, self.tiny):
                 loss = cross_entropy(self.features(inputs), self.model.out_head, targets) / train.accumulate
             loss.backward()
             losses.append(loss.detach())
@@ -159,7 +160,7 @@ class Training:
         self.tracker.add(self.found.spent.step, metrics)
 
     def _evaluated(self) -> dict[str, float | None]:
-        with autocast(self.train, self.device):
+        with precision(self.train, self.device, self.tiny):
             evaluation = evaluate(self.model, self._validation, self.found.spent.step)
         self.found.evaluations.append(evaluation)
         return {

@@ -16,7 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK_ELEMENTS = 2**24  # logits held at a time: 64 MiB in fp32
+from gptlab.training.products import nt
+
+CHUNK_ELEMENTS = 2**25  # logits held at a time: 128 MiB in fp32
 FEWEST_ROWS = 256  # below that, the matrix products of a chunk run slowly
 
 
@@ -51,7 +53,9 @@ def chunk_rows(vocab_size: int) -> int:
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+    """As few parts of at most `size` as there can be, all nearly equal: a short last one would waste its products."""
+    parts = -(-count // size)
+    return (slice(count * i // parts, count * (i + 1) // parts) for i in range(parts))
 
 
 class _Chunked(torch.autograd.Function):
@@ -71,18 +75,15 @@ class _Chunked(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             for part in _parts(count, chunk):
                 h, target = low_h[part], targets[part, None]
-                log_p = F.log_softmax(F.linear(h, low_w, low_b), dim=-1, dtype=exact)
+                log_p = F.log_softmax(nt(h, low_w, low_b), dim=-1, dtype=exact)
                 total -= log_p.gather(1, target).sum()
                 # d(sum of losses)/d(logits) is softmax minus one-hot; the 1/count goes into the smaller factors below.
                 grad = log_p.exp_().scatter_add_(1, target, torch.full_like(target, -1, dtype=exact))
                 if grad_b is not None:
                     grad_b.add_(grad.sum(0), alpha=1 / count)
                 low = grad.to(dtype)
-                grad_h[part] = (low @ low_w) / count
-                if dtype == grad_w.dtype:
-                    grad_w.addmm_(low.T, h, alpha=1 / count)
-                else:
-                    grad_w.add_(low.T @ h, alpha=1 / count)
+                grad_h[part] = nt(low, low_w.T) / count
+                grad_w.add_(nt(low.T, h.T), alpha=1 / count)
         ctx.save_for_backward(grad_h, grad_w, grad_b)
         return total / count
 
