@@ -23,11 +23,19 @@ NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", 
 LAYOUTS = ("serial", "parallel", "attention_only", "feed_forward_only")
 EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
-TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids")
-DATA_SOURCES = ("python_docs", "file", "string", "random_tokens", "vectors")
+TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
+SPLITS = ("position", "document")
+OPTIMIZERS = ("adamw", "sgd", "muon")
+SCHEDULES = ("constant", "linear", "cosine", "wsd")
+PRECISIONS = ("fp32", "bf16")
+BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
+TRACKERS = ("none", "tensorboard")
 
 # Keys that cannot change a result: they stay out of a run's identity. One list, on purpose.
-NOT_IDENTITY = ("label", "output_dir", "add_baseline", "experiment")
+NOT_IDENTITY = (
+    "label", "output_dir", "add_baseline", "experiment",
+    "tracker", "train.checkpoint_every", "train.keep_checkpoints",
+)  # fmt: skip
 
 
 def _key(default: Any, **rules: Any) -> Any:
@@ -84,13 +92,58 @@ class ModelConfig:
 class DataConfig:
     """Where the tokens (or, for `vectors`, the numbers) come from."""
 
-    source: str = _key("python_docs", choices=DATA_SOURCES)
+    source: str = "python_docs"
     tokenizer: str = _key("auto", choices=TOKENIZERS)
     prompt: str = ""
-    path: str | None = None  # file
+    path: str | None = None  # file, hf
     text: str | None = None  # string
     inputs: list[list[float]] | None = None  # vectors
     targets: list[list[float]] | None = None  # vectors
+    split: str | None = _key(
+        None, choices=SPLITS
+    )  # text: how the validation part is held out. None: the kind's default
+    validation_fraction: float | None = _key(None, above=0.0, high=0.5)  # text: its share of the tokens
+    options: dict[str, Any] = _key({})  # a kind's own arguments
+
+
+@dataclass
+class TrainConfig:
+    """How a model is trained, if it is: nothing happens while `budget` is null."""
+
+    budget: float | None = _key(None, above=0.0)
+    budget_unit: str = _key("steps", choices=BUDGET_UNITS)
+    batch_size: int = _key(16, low=1)  # sequences per optimizer step
+    context: int | None = _key(None, low=1)  # tokens per sequence. None: model.context_length
+    accumulate: int = _key(1, low=1)  # parts in which a batch is computed, to save memory; the gradient is the same
+
+    optimizer: str = _key("adamw", choices=OPTIMIZERS)
+    learning_rate: float = _key(1e-3, above=0.0)  # the peak
+    schedule: str = _key("constant", choices=SCHEDULES)
+    warmup: int = _key(0, low=0)  # steps
+    final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
+    decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
+    weight_decay: float = _key(0.01, low=0.0)
+    decay_embeddings: bool = True
+    decay_vectors: bool = False  # norms and biases
+    beta1: float = _key(0.9, low=0.0, high=1.0)
+    beta2: float = _key(0.999, low=0.0, high=1.0)
+    eps: float = _key(1e-8, above=0.0)
+    momentum: float = _key(0.95, low=0.0, high=1.0)  # sgd, muon
+    clip: float | None = _key(1.0, above=0.0)  # largest norm of the whole gradient. None: not clipped
+
+    precision: str = _key("fp32", choices=PRECISIONS)
+    compile: bool = False
+    deterministic: bool = False
+    device: str = "auto"  # auto: cuda where there is one, else cpu
+    threads: int | None = _key(None, low=1)  # CPU threads. None: one for a tiny model, else as torch has it
+
+    evaluate_every: int = _key(100, low=1)  # steps; the start and the end are always evaluated
+    evaluation_batches: int = _key(8, low=1)
+    average_last: int = _key(1, low=1)  # final_loss is the mean of the last so many evaluations
+    log_every: int = _key(10, low=1)
+    probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
+    checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
+    keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
 
 
 @dataclass
@@ -162,11 +215,13 @@ class Config:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
     probes: ProbesConfig = field(default_factory=ProbesConfig)
     experiment: ExperimentConfig = field(default_factory=ExperimentConfig)
     seed: int = _key(123, low=0, high=2**63 - 1)
     rng: str = _key("paired", choices=RNG_MODES)
     plugins: list[str] = _key([])
+    tracker: str = _key("none", choices=TRACKERS)  # beside metrics.jsonl, which is always written
     output_dir: str = "outputs"
     label: str = ""  # how tables call this variant; filled from the overrides
     add_baseline: bool = True
@@ -200,7 +255,7 @@ def identity(config: Config) -> str:
 def _identity_keys(config: Config) -> dict[str, Any]:
     flat = flatten(config)
     # An empty options node and a missing one are the same declaration.
-    return {k: v for k, v in flat.items() if k.split(".")[0] not in NOT_IDENTITY and v != {}}
+    return {k: v for k, v in flat.items() if not {k, k.split(".")[0]} & set(NOT_IDENTITY) and v != {}}
 
 
 def check_fields(node: Any, path: str = "") -> None:
@@ -231,7 +286,7 @@ def _ruled_values(node: Any, path: str) -> Iterator[tuple[str, Any, dict[str, An
 
 def _range_words(low: Any, high: Any, above: Any) -> str:
     if above is not None:
-        return f"above {above:g}"
+        return f"above {above:g}" + (f", at most {high:g}" if high is not None else "")
     if high is None:
         return f"{low:g} or more"
     return f"between {low} and {high}"

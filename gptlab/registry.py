@@ -21,7 +21,7 @@ import functools
 import importlib
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -69,12 +69,13 @@ class Component:
     options: tuple[Option, ...]
     summary: str
     module: str
+    options_key: str  # where in the config its options are set
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """`given` converted to the declared types. ConfigError for an unknown name or a wrong type."""
         if not given:
             return {}
-        where = f"model.options.{self.slot}"
+        where = self.options_key
         known = {option.name: option for option in self.options}
         for name in given:
             if name not in known:
@@ -99,19 +100,27 @@ def register(slot: str, name: str) -> Callable[[Factory], Factory]:
     def add(factory: Factory) -> Factory:
         if slot not in SLOTS:
             raise unknown("slot", slot, SLOTS)
-        component = _describe(slot, name, factory)
-        present = _components[slot].get(name)
-        # The same definition may come again when its module is reloaded, as notebooks do.
-        if present and (present.module, present.factory.__qualname__) != (component.module, factory.__qualname__):
-            raise ConfigError(f"{slot} {name!r} is already registered by {present.module}; {component.module} may not.")
+        offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
+        component = describe(slot, name, factory, offered, f"model.options.{slot}")
+        refuse_taken(_components[slot].get(name), component)
         _components[slot][name] = component
         return factory
 
     return add
 
 
-def _describe(slot: str, name: str, factory: Callable[..., Any]) -> Component:
-    offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
+def refuse_taken(present: Component | None, component: Component) -> None:
+    """ConfigError when another definition has the name. The same one may come again, as reloading notebooks do."""
+    if present and (present.module, present.factory.__qualname__) != (component.module, component.factory.__qualname__):
+        raise ConfigError(
+            f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not."
+        )
+
+
+def describe(
+    slot: str, name: str, factory: Callable[..., Any], offered: Collection[str], options_key: str
+) -> Component:
+    """Read a factory's signature: parameters in `offered` are inputs, the others are options."""
     target = factory.__init__ if inspect.isclass(factory) else factory
     hints = typing.get_type_hints(target)
     inputs: list[str] = []
@@ -129,7 +138,7 @@ def _describe(slot: str, name: str, factory: Callable[..., Any]) -> Component:
                 f"Given are: {', '.join(sorted(offered))}."
             )
     summary = (inspect.getdoc(factory) or "").split("\n")[0]
-    return Component(slot, name, factory, tuple(inputs), tuple(options), summary, factory.__module__)
+    return Component(slot, name, factory, tuple(inputs), tuple(options), summary, factory.__module__, options_key)
 
 
 def components(slot: str) -> dict[str, Component]:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from gptlab.runs.plan import Plan, PlannedRun
+from gptlab.training.progress import Tick
 
 _CLEAR = "\r\x1b[2K"
 
@@ -20,9 +21,15 @@ class Progress:
         self._seeds = len({run.seed for run in plan.runs}) > 1
         self._width = max(len(self._name(run)) for run in plan.runs)
         self._shown = sys.stderr.isatty()
+        self._now = ""
 
     def started(self, number: int, run: PlannedRun) -> None:
-        self._write(f"{self._head(number, run)}  running ...", end="")
+        self._now = self._head(number, run)
+        self._write(f"{self._now}  running ...", end="")
+
+    def ticked(self, tick: Tick) -> None:
+        """A training tells how far it is."""
+        self._write(f"{self._now}  {tick}", end="")
 
     def ended(self, number: int, run: PlannedRun, result: dict[str, Any]) -> None:
         self.finished += result["state"] == "finished"
@@ -51,6 +58,8 @@ def _summary(result: dict[str, Any]) -> str:
     parts = []
     if "parameters" in metrics:
         parts.append(f"{metrics['parameters']:>15,} parameters")
-    if "loss" in metrics:
+    if "final_loss" in metrics:
+        parts.append(f"loss {metrics['initial_loss']:.4g} -> {metrics['final_loss']:.4g}")
+    elif "loss" in metrics:
         parts.append(f"loss {metrics['loss']:.4g}")
     return "  ".join([*parts, f"{result['seconds']:.1f} s"])

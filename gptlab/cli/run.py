@@ -11,6 +11,7 @@ from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.runs.jobs import open_study, run_jobs
 from gptlab.runs.plan import expand
+from gptlab.training.progress import listening
 
 FINISHED, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     progress = Progress(plan)
     code = FAILED
     try:
-        states = run_jobs(plan, study, progress)
+        with listening(progress.ticked):
+            states = run_jobs(plan, study, progress)
         code = FINISHED if all(state == "finished" for state in states) else FAILED
     except KeyboardInterrupt:
         progress.clear()

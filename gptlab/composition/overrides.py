@@ -13,9 +13,9 @@ from gptlab.config import NOT_IDENTITY, Config, flatten
 from gptlab.errors import ConfigError, closest, unknown
 
 NO_ABLATION = "none"
-GROUPS = ("model", "data", "probes", "experiment", "ablation")
+GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "model.layers.")  # free-form nodes: Hydra calls their keys new
+_OPTIONS = ("model.options.", "model.layers.", "data.options.")  # free-form nodes: Hydra calls their keys new
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
     "hydra.sweep.": "Use output_dir=FOLDER.",
@@ -25,7 +25,7 @@ _HYDRA_HINTS = {
 
 
 def normalised(overrides: Iterable[str]) -> list[str]:
-    """Overrides as Hydra wants them: options of components and settings per layer are new keys, `++`."""
+    """Overrides as Hydra wants them: options of components and data, and settings per layer, are new keys, `++`."""
     return [f"++{text}" if text.startswith(_OPTIONS) else text for text in overrides]
 
 
@@ -108,7 +108,7 @@ def label(names: Sequence[str], values: Mapping[str, str], baseline: str = "") -
 def short_key(key: str) -> str:
     """The shortest ending of a dotted key that names no other key."""
     if key.startswith(_OPTIONS):
-        return key.removeprefix("model.").removeprefix("options.")
+        return key.split(".options.", 1)[1] if ".options." in key else key.removeprefix("model.")
     every = [*flatten(Config()), *GROUPS]
     parts = key.split(".")
     for start in range(len(parts) - 1, 0, -1):

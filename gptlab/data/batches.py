@@ -1,27 +1,36 @@
 """From a data config to batches of tensors.
 
     source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
-    batch = source.batch(batch_size=2, context=64)
+    source.batch(batch_size=2, context=64)                      # one fixed batch: what the probes look at
+    source.vet(context=64)                                      # ConfigError when there is too little to train on
+    source.train_batch(step=0, batch_size=8, context=64, seed=1)  # a pure function of its arguments
+    source.validation_batches(batch_size=8, context=64, count=4)  # fixed: the same for every variant and seed
 
-`load` and `source.tokens` raise every error that the data can cause, and text needs no torch for either: a study can be
-vetted before it starts.
+A training batch follows from (seed, step) alone, so a run resumes without any state of an iterator, and all variants of
+a seed see the same data. Validation rows carry weights, and for a language of known entropy also what the true
+distribution would lose on them:
+
+    validation_loss = sum over batches of (batch.weights * losses.mean(dim=1)).sum()      # losses: (B, T), nats
+    excess = sum over batches of (batch.weights * (losses - batch.surprisal).mean(dim=1)).sum()
+
+The true distribution has an excess of exactly 0 on any sample, so `excess` is nearly free of the noise of sampling.
+Where a language has few strings of this length, the rows are all of them, weighted by their probability: then
+validation_loss - entropy.mean(context) is the same number, and a Kullback-Leibler divergence.
+
+`load` and `source.check_batch` raise every error that the data can cause before training, and text needs no torch for
+either: a study can be vetted before it starts.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from gptlab.config import DataConfig
-from gptlab.data.check import check_data, settle_tokenizer
-from gptlab.data.text import check_ids, first_tokens, read_text
-from gptlab.data.tokenizer import Tokenizer, make_tokenizer
-from gptlab.errors import ConfigError
-from gptlab.streams import generator
+from gptlab.data.check import check_data, settle_data
+from gptlab.data.kinds import kind
+from gptlab.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,41 +42,60 @@ class Batch:
 
     inputs: Tensor  # (B, T) int64 ids, or (B, features) float32 for vectors
     targets: Tensor  # (B, T) int64: the next id of each, or (B, outputs) float32
+    weights: Tensor | None = None  # (B,) float64, in validation only: they add up to 1 over the list of batches
+    surprisal: Tensor | None = None  # (B, T) float64, validation of languages only: -ln p(target | row so far)
 
 
-@dataclass(frozen=True)
-class TokenSource:
-    """A row of token ids and the tokenizer that reads them."""
+class Entropy(Protocol):
+    """The exact floor of a language, in nats. No causal model can have a lower expected loss."""
+
+    def by_position(self, context: int) -> list[float]:
+        """For each of the T targets of a row: its entropy given all of the row before it."""
+        ...
+
+    def mean(self, context: int) -> float:
+        """The mean of `by_position`: the floor of the loss."""
+        ...
+
+    def unigram(self, context: int) -> float:
+        """The loss of knowing how frequent each id is among the targets, and nothing else."""
+        ...
+
+
+class TokenSource(ABC):
+    """Where token ids come from: text (gptlab.data.corpus), languages (gptlab.data.language), or a plugin."""
 
     where: str  # the config key (and value) that an error names
-    hash: str  # SHA-256 (hex) of the content
     tokenizer: Tokenizer
-    vocab_size: int
-    first: Callable[[int], list[int]]  # count -> the first `count` ids, fewer if there are no more
+    vocab_size: int  # the model's; every id is below it
+    hash: str  # SHA-256 (hex) of the content, or of all that the content follows from
 
-    def tokens(self, count: int) -> list[int]:
-        """The first `count` ids. ConfigError when there are fewer, or one is outside the vocabulary."""
-        try:
-            ids = self.first(count)
-        except ConfigError as error:
-            raise ConfigError(f"{self.where}: {error}") from error
-        check_ids(ids, self.tokenizer.name, self.vocab_size, self.where, "other data")
-        if len(ids) < count:
-            raise ConfigError(
-                f"{self.where}: {len(ids)} tokens (data.tokenizer={self.tokenizer.name}), but {count} are needed. "
-                "Give more text, or a smaller batch_size or context."
-            )
-        return ids
+    @property
+    def entropy(self) -> Entropy | None:
+        """The floor; None where nobody knows it, as for text."""
+        return None
 
+    @abstractmethod
+    def unigram(self, context: int) -> float:
+        """Entropy of the frequencies in nats: exact for a language, that of the training split for text."""
+
+    @abstractmethod
     def batch(self, batch_size: int, context: int) -> Batch:
-        """The first `batch_size` windows: window i holds the tokens from i * context on, its targets are one further.
+        """One fixed batch for measurements at initialisation."""
 
-        Needs batch_size * context + 1 tokens. Text gives the same batch to every variant and every seed.
-        """
-        import torch
+    @abstractmethod
+    def train_batch(self, step: int, batch_size: int, context: int, seed: int) -> Batch:
+        """Batch number `step` (0 or more) of a seed."""
 
-        ids = torch.tensor(self.tokens(batch_size * context + 1))
-        return Batch(ids[:-1].view(batch_size, context), ids[1:].view(batch_size, context))
+    @abstractmethod
+    def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
+        """At most `count` batches of at most `batch_size` rows, with weights. Text gives fewer, not any twice."""
+
+    def check_batch(self, batch_size: int, context: int) -> None:  # noqa: B027  most sources have batches of any size
+        """ConfigError when `batch` cannot be had. Free of torch."""
+
+    def vet(self, context: int) -> None:  # noqa: B027
+        """ConfigError when rows of this context cannot be had from both splits. Tokenises text, if no cache has it."""
 
 
 @dataclass(frozen=True)
@@ -88,45 +116,7 @@ class VectorSource:
 
 def load(data: DataConfig, vocab_size: int, seed: int) -> TokenSource | VectorSource:
     """The data that a config names. `vocab_size` is the model's; `seed` matters to random_tokens only."""
-    data = replace(data, tokenizer=settle_tokenizer(data, vocab_size))
+    data = settle_data(data, vocab_size)
     check_data(data, vocab_size)
-    if data.source == "vectors":
-        assert data.inputs, "check_data saw to it"
-        assert data.targets, "check_data saw to it"
-        return VectorSource(_hash([data.inputs, data.targets]), data.inputs, data.targets)
-    if data.source == "random_tokens":
-        tokenizer = make_tokenizer(data.tokenizer, "", vocab_size)
-        content = _hash(["random_tokens", vocab_size, seed])  # the ids never end; this is what they follow from
-        first = partial(_random_tokens, vocab_size, seed)
-        return TokenSource("data.source=random_tokens", content, tokenizer, vocab_size, first)
-    return _text_source(data, vocab_size)
-
-
-def _text_source(data: DataConfig, vocab_size: int) -> TokenSource:
-    where = {"file": f"data.path={data.path}", "string": "data.text"}.get(data.source, f"data.source={data.source}")
-    text = read_text(data)
-    tokenizer = make_tokenizer(data.tokenizer, text, vocab_size)
-    if data.tokenizer == "char" and tokenizer.n_vocab > vocab_size:
-        raise ConfigError(
-            f"{where}: has {tokenizer.n_vocab} distinct characters (data.tokenizer=char), more than "
-            f"model.vocab_size={vocab_size}. Choose other data (data=random_tokens fits) or a larger model.vocab_size."
-        )
-    return TokenSource(
-        where=where,
-        hash=hashlib.sha256(text.encode()).hexdigest(),
-        tokenizer=tokenizer,
-        vocab_size=vocab_size,
-        first=partial(first_tokens, tokenizer, text),
-    )
-
-
-def _random_tokens(vocab_size: int, seed: int, count: int) -> list[int]:
-    """Uniform over the vocabulary, from the stream (seed, "data")."""
-    import torch
-
-    ids: list[int] = torch.randint(vocab_size, (count,), generator=generator(seed, "data")).tolist()
-    return ids
-
-
-def _hash(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    made: TokenSource | VectorSource = kind(data.source).make(data, vocab_size=vocab_size, seed=seed)
+    return made

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 from gptlab.config import DataConfig
+from gptlab.data.kinds import KEYS, TEXT_TOKENIZERS, Kind, kind, kinds
 from gptlab.errors import ConfigError
 
-# source -> the keys that it reads besides source, tokenizer and prompt.
-_READS: dict[str, tuple[str, ...]] = {
-    "python_docs": (),
-    "file": ("path",),
-    "string": ("text",),
-    "random_tokens": (),
-    "vectors": ("inputs", "targets"),
-}
-_KEYS = tuple(key for keys in _READS.values() for key in keys)
+
+def settle_data(data: DataConfig, vocab_size: int) -> DataConfig:
+    """A copy in its one spelling: the tokenizer and the defaults of the kind written out, its options in their types.
+
+    Options at their defaults are left out, so that equal data have equal identities.
+    """
+    chosen = kind(data.source)
+    filled = {key: value for key, value in chosen.defaults.items() if getattr(data, key) is None}
+    defaults = {option.name: option.default for option in chosen.component.options}
+    given = chosen.component.checked_options(data.options)
+    options = {name: value for name, value in given.items() if value != defaults[name]}
+    return replace(data, tokenizer=settle_tokenizer(data, vocab_size), options=options, **filled)
 
 
 def settle_tokenizer(data: DataConfig, vocab_size: int) -> str:
     """The name behind `auto`: the largest of gpt2, byte and char that the model's vocabulary can hold.
 
-    `random_tokens` has no text and gets `ids`; `vectors` has no tokens, and `auto` stays.
+    Data that are no text have one tokenizer, and get it; `vectors` has no tokens, and `auto` stays.
     """
-    if data.tokenizer != "auto" or data.source == "vectors":
+    allowed = kind(data.source).tokenizers
+    if data.tokenizer != "auto" or not allowed:
         return data.tokenizer
-    if data.source == "random_tokens":
-        return "ids"
+    if not set(TEXT_TOKENIZERS) <= set(allowed):
+        return allowed[0]
     if vocab_size >= 50257:
         return "gpt2"
     return "byte" if vocab_size >= 256 else "char"
@@ -34,31 +41,39 @@ def settle_tokenizer(data: DataConfig, vocab_size: int) -> str:
 
 def check_data(data: DataConfig, vocab_size: int) -> None:
     """ConfigError for a key that the source needs and lacks, for one that it would ignore, and for uneven vectors."""
-    reads = _READS[data.source]
-    for key in _KEYS:
-        value = getattr(data, key)
-        if key in reads and value is None:
-            raise ConfigError(f"data.{key}: data.source={data.source} needs it.")
-        if key not in reads and value is not None:
-            readers = ", ".join(source for source, keys in _READS.items() if key in keys)
-            raise ConfigError(
-                f"data.{key}: would be ignored, because data.source={data.source} does not read it. "
-                f"It belongs to data.source={readers}."
-            )
-    tokenizer = settle_tokenizer(data, vocab_size)
-    if data.source == "random_tokens" and tokenizer != "ids":
-        raise ConfigError(f"data.tokenizer={tokenizer}: data.source=random_tokens has no text. Allowed: auto, ids.")
-    if data.source == "python_docs" and tokenizer == "ids":
-        raise ConfigError("data.tokenizer=ids: data.source=python_docs is text. Allowed: auto, byte, char, gpt2.")
+    chosen = kind(data.source)
+    for key in KEYS:
+        _check_key(chosen, key, getattr(data, key))
+    chosen.component.checked_options(data.options)
+    tokenizer, allowed = settle_tokenizer(data, vocab_size), chosen.tokenizers
+    if allowed and tokenizer not in allowed:
+        raise ConfigError(
+            f"data.tokenizer={tokenizer}: cannot read data.source={data.source}. "
+            f"Allowed: {', '.join(sorted({'auto', *allowed}))}."
+        )
+    if not allowed:
+        for key, value in (("tokenizer", data.tokenizer), ("prompt", data.prompt)):
+            if value not in ("auto", ""):
+                raise ConfigError(
+                    f"data.{key}={value}: would be ignored, because data.source={data.source} has no tokens."
+                )
     if data.source == "vectors":
         _check_vectors(data)
 
 
+def _check_key(chosen: Kind, key: str, value: Any) -> None:
+    source = chosen.component.name
+    if key in chosen.reads and value is None and key not in chosen.defaults:
+        raise ConfigError(f"data.{key}: data.source={source} needs it.")
+    if key not in chosen.reads and value is not None:
+        readers = ", ".join(name for name, other in kinds().items() if key in other.reads)
+        raise ConfigError(
+            f"data.{key}: would be ignored, because data.source={source} does not read it. "
+            f"It belongs to data.source={readers}."
+        )
+
+
 def _check_vectors(data: DataConfig) -> None:
-    for key in ("tokenizer", "prompt"):
-        value = getattr(data, key)
-        if value not in ("auto", ""):
-            raise ConfigError(f"data.{key}={value}: would be ignored, because data.source=vectors has no tokens.")
     for key in ("inputs", "targets"):
         rows: list[list[float]] = getattr(data, key)
         widths = sorted({len(row) for row in rows})

@@ -1,68 +1,92 @@
-"""Where text comes from, and the way from text to checked token ids."""
+"""Text as documents that are read piece by piece, and the way from text to checked token ids."""
 
 from __future__ import annotations
 
-import glob
-import os
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from gptlab.config import DataConfig
-from gptlab.data.tokenizer import Tokenizer, check_unicode
+from gptlab.data.tokenizer import Tokenizer
 from gptlab.errors import ConfigError
 
+PIECE = 1 << 22  # characters: a piece is about this long, so that memory does not grow with the text
+LONGEST_PIECE = 1 << 26  # where no safe place to cut turns up, the text is cut here all the same
 _SAFE_CUT = re.compile(r"(?<=\S)[ \n]")
 
 
-def read_text(data: DataConfig) -> str:
-    """The whole text of a source that has one. Line ends are kept as they are; a byte order mark is dropped."""
-    if data.source == "python_docs":
-        return _python_docs()
-    if data.source == "string":
-        if not data.text:
-            raise ConfigError("data.text: is empty. data.source=string needs some text.")
-        try:
-            check_unicode(data.text)
-        except ConfigError as error:
-            raise ConfigError(f"data.text: {error}") from error
-        return data.text
-    assert data.source == "file", data.source
-    texts = [_read_file(path) for path in _matches(data.path or "")]
-    if not any(texts):
-        raise ConfigError(f"data.path={data.path}: is empty.")
-    return "\n".join(texts)
+@dataclass(frozen=True)
+class Content:
+    """What one pass over a text finds."""
+
+    hash: str  # SHA-256 (hex) of the UTF-8 of all documents, with a line end between two
+    lengths: tuple[int, ...]  # characters in each document
+    characters: frozenset[str] | None  # the distinct ones; None when not asked for
 
 
-def _python_docs() -> str:
+@dataclass(frozen=True)
+class Text:
+    """Documents in order. Line ends are kept as they are."""
+
+    documents: Callable[[], Iterable[Iterable[str]]]  # starts from the beginning at each call; a document is in chunks
+    scan: Callable[[bool], Content]  # whether the characters are wanted -> what a pass over the text finds
+
+    def pieces(self) -> Iterator[tuple[int, str]]:
+        """(number of the document, piece of it). Tokenised one by one, pieces give the tokens of their document."""
+        for number, chunks in enumerate(self.documents()):
+            held = "\n" if number else ""  # between two documents
+            for chunk in chunks:
+                held += chunk
+                cut = 0
+                if len(held) >= PIECE:
+                    cut = last_safe_cut(held) or (len(held) if len(held) >= LONGEST_PIECE else 0)
+                if cut:
+                    yield number, held[:cut]
+                    held = held[cut:]
+            if held:
+                yield number, held
+
+    def first_tokens(self, tokenizer: Tokenizer, count: int) -> list[int]:
+        """The first `count` ids, fewer if there are no more."""
+        ids: list[int] = []
+        for _, piece in self.pieces():
+            ids += first_tokens(tokenizer, piece, count - len(ids))
+            if len(ids) >= count:
+                break
+        return ids
+
+
+def text_of(documents: Sequence[str]) -> Text:
+    """Documents that are in memory anyway."""
+
+    def chunks() -> Iterable[Iterable[str]]:
+        return ([document] for document in documents)
+
+    return Text(chunks, lambda characters: scan(chunks(), characters))
+
+
+def scan(documents: Iterable[Iterable[str]], characters: bool) -> Content:
+    """One pass: hash, lengths and, if wanted, the distinct characters."""
+    digest, lengths, found = hashlib.sha256(), [], set[str]()
+    for number, chunks in enumerate(documents):
+        length = 0
+        if number:
+            digest.update(b"\n")
+            found.add("\n")
+        for chunk in chunks:
+            digest.update(chunk.encode())
+            length += len(chunk)
+            if characters:
+                found.update(chunk)
+        lengths.append(length)
+    return Content(digest.hexdigest(), tuple(lengths), frozenset(found) if characters else None)
+
+
+def python_docs() -> list[str]:
     """The language reference that every Python carries for `help()`: 465 KB of English. Differs between Pythons."""
     from pydoc_data.topics import topics
 
-    return "\n".join(topics[name] for name in sorted(topics))
-
-
-def _matches(pattern: str) -> list[str]:
-    """The file of that very name, or the files that a glob matches (`**` for any depth), sorted by name."""
-    where = f"data.path={pattern}"
-    path = os.path.expanduser(pattern)
-    if os.path.isdir(path):
-        raise ConfigError(f"{where}: is a folder. Name a file, or a glob such as {os.path.join(pattern, '*.txt')}.")
-    if os.path.lexists(path) and not os.path.isfile(path):
-        raise ConfigError(f"{where}: is not a regular file.")
-    found = [path] if os.path.isfile(path) else sorted(p for p in glob.glob(path, recursive=True) if os.path.isfile(p))
-    if not found:
-        what = "no file matches" if glob.has_magic(path) else "no such file"
-        raise ConfigError(f"{where}: {what}. The working folder is {os.getcwd()}.")
-    return found
-
-
-def _read_file(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"data.path: {path}: byte {error.start} is not UTF-8. Convert the file first.") from error
-    except OSError as error:
-        raise ConfigError(f"data.path: {path}: cannot be read: {error.strerror or error}.") from error
+    return [topics[name] for name in sorted(topics)]
 
 
 def encode_prompt(
@@ -116,3 +140,13 @@ def safe_prefix(text: str, length: int) -> str:
 def shorten(text: str, limit: int = 40) -> str:
     """`text` in quotes, cut to about `limit` characters, for a message."""
     return repr(text if len(text) <= limit else text[: limit - 3] + "...")
+
+
+def last_safe_cut(text: str) -> int:
+    """The last place of that sort; 0 when there is none."""
+    end = len(text)
+    while (cut := max(text.rfind(" ", 0, end), text.rfind("\n", 0, end))) > 0:
+        end = len(text[:cut].rstrip())  # at once over any number of spaces
+        if end and text[end] in " \n":
+            return end
+    return 0

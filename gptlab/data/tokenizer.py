@@ -1,6 +1,6 @@
-"""Text to token ids and back: `gpt2`, `byte`, `char` and `ids`.
+"""Text to token ids and back: `gpt2`, `byte`, `char`, `ids` and `words`.
 
-All four follow the same two rules:
+All follow the same two rules:
 
 * `encode` takes text as it stands. "<|endoftext|>" typed by a user is 13 plain characters, never the special token, so
   no text can end a document by accident. A lone surrogate (half a UTF-16 pair, which no UTF-8 file can hold) is refused
@@ -109,6 +109,26 @@ class IdsTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(str(i) for i in ids)
+
+
+class WordsTokenizer:
+    """One id for each of a few given words, with spaces between them. For languages that have words of their own."""
+
+    name = "words"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+        self._ids = {word: i for i, word in enumerate(words)}
+        self.n_vocab = len(self._words)
+
+    def encode(self, text: str) -> list[int]:
+        unknown_words = [word for word in text.split() if word not in self._ids]
+        if unknown_words:
+            raise unknown("data.tokenizer=words", unknown_words[0], self._words)
+        return [self._ids[word] for word in text.split()]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self._words[i] if i < self.n_vocab else _number(i) for i in ids)
 
 
 def make_tokenizer(name: str, text_for_char: str, vocab_size: int) -> Tokenizer:

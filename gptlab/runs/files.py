@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
+
+from gptlab.atomic import replacing
 
 
 def write_bytes(path: Path | str, content: bytes) -> None:
     """Replace `path` by `content` in one step: temporary file beside it, flush, fsync, rename."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:  # not tempfile: its files ignore the umask
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(content)
 
 
 def write_text(path: Path | str, content: str) -> None:

@@ -12,6 +12,7 @@ from gptlab.errors import ConfigError, unknown
 from gptlab.model import skeleton
 from gptlab.model.parts import Parts
 from gptlab.model.per_layer import layer_config, layers_of
+from gptlab.training_rules import check_training
 from gptlab.validation.reading import block_keys_read, block_parts, blocks, chosen, keys_read, takers, why_unread
 
 MOST_PATHS = 16  # branches; each one more than doubles the rounding error of the path spectrum
@@ -29,6 +30,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     _check_contexts(config)
     _check_paths(config)
     _check_all_read(config, changed)
+    check_training(config, changed)
     _check_tokens(config)
 
 
@@ -203,17 +205,19 @@ def _check_paths(config: Config) -> None:
 
 def _check_tokens(config: Config) -> None:
     """Vet the batch and the prompt now: a bad file or prompt should stop a sweep before its first run."""
-    from gptlab.data.batches import load
+    from gptlab.data.batches import VectorSource, load
     from gptlab.data.text import encode_prompt
 
     generation = config.probes.generation
-    if config.data.source in ("vectors", "random_tokens") and not generation or config.model.architecture != "gpt":
-        return
     source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
+    if isinstance(source, VectorSource):
+        return
     for probe in (config.probes.gradients, config.probes.activations):
-        if probe and probe.context and config.data.source != "random_tokens":
-            source.tokens(probe.batch_size * probe.context + 1)  # type: ignore[union-attr]
-    if generation and source.tokenizer:
+        if probe and probe.context:
+            source.check_batch(probe.batch_size, probe.context)
+    if config.train.budget is not None and config.train.context:
+        source.vet(config.train.context)
+    if generation:
         encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
 
 

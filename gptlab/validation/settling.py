@@ -10,6 +10,7 @@ from gptlab import registry
 from gptlab.config import Config, ModelConfig
 from gptlab.model.per_layer import checked_settings
 from gptlab.registry import Component
+from gptlab.training_rules import settle_training
 from gptlab.validation.reading import chosen, keys_read, takers
 
 # Each stands for one place; left open, the place has the general key's value.
@@ -30,7 +31,7 @@ _SLOT_OF = {slot: slot for slot in registry.SLOTS} | {
 
 def settle(config: Config) -> Config:
     """A copy with contexts and tokenizer written out where they were left open, and the model in its one spelling."""
-    from gptlab.data.check import settle_tokenizer
+    from gptlab.data.check import settle_data
 
     model, probes = config.model, config.probes
 
@@ -44,8 +45,9 @@ def settle(config: Config) -> Config:
         gradients=context(probes.gradients, 64),
         activations=context(probes.activations, 64),
     )
-    data = dataclasses.replace(config.data, tokenizer=settle_tokenizer(config.data, model.vocab_size))
-    return dataclasses.replace(config, probes=probes, data=data, model=_settle_model(model))
+    data = settle_data(config.data, model.vocab_size)
+    train = settle_training(config.train, model)
+    return dataclasses.replace(config, probes=probes, data=data, train=train, model=_settle_model(model))
 
 
 def _settle_model(model: ModelConfig) -> ModelConfig:

@@ -10,16 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptlab.config import DataConfig
-from gptlab.data.batches import TokenSource, VectorSource, load
-from gptlab.data.text import encode_prompt, first_tokens, read_text, safe_prefix
+from gptlab.data.batches import VectorSource, load
+from gptlab.data.numbers import RandomTokens
+from gptlab.data.text import encode_prompt, first_tokens, python_docs, safe_prefix
+from gptlab.data.text_files import text_of_files
+from gptlab.data.texts import TextSource
 from gptlab.data.tokenizer import make_tokenizer
 from gptlab.errors import ConfigError
 
 
-def tokens_of(vocab_size: int = 50257, seed: int = 123, **data: Any) -> TokenSource:
+def tokens_of(vocab_size: int = 50257, seed: int = 123, **data: Any) -> TextSource | RandomTokens:
     source = load(DataConfig(**data), vocab_size=vocab_size, seed=seed)
-    assert isinstance(source, TokenSource)
+    assert isinstance(source, TextSource | RandomTokens)
     return source
+
+
+def whole(pattern: str) -> str:
+    return "".join(piece for _, piece in text_of_files(pattern).pieces())
 
 
 def test_python_docs_is_the_reference_of_this_python() -> None:
@@ -29,7 +36,7 @@ def test_python_docs_is_the_reference_of_this_python() -> None:
     assert batch.inputs.shape == batch.targets.shape == (2, 64)
     assert batch.inputs.dtype == batch.targets.dtype == torch.int64
     assert source.tokenizer.decode(batch.inputs[0].tolist()).startswith('The "assert" statement\n')
-    assert len(read_text(DataConfig())) > 400_000
+    assert sum(map(len, python_docs())) > 400_000
 
 
 def test_windows_follow_each_other_and_targets_are_one_further() -> None:
@@ -85,13 +92,13 @@ def test_a_glob_reads_its_files_in_order_of_name(tmp_path: Path) -> None:
     for name in ("b.txt", "a.txt", "sub/c.txt", "d.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
-    assert read_text(DataConfig(source="file", path=f"{tmp_path}/*.txt")) == "a.txt\nb.txt"
-    assert read_text(DataConfig(source="file", path=f"{tmp_path}/**/*.txt")) == "a.txt\nb.txt\nsub/c.txt"
+    assert whole(f"{tmp_path}/*.txt") == "a.txt\nb.txt"
+    assert whole(f"{tmp_path}/**/*.txt") == "a.txt\nb.txt\nsub/c.txt"
 
 
 def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "[a].txt").write_bytes(b"\xef\xbb\xbfline\r\n")
-    assert read_text(DataConfig(source="file", path=f"{tmp_path}/[a].txt")) == "line\r\n"
+    assert whole(f"{tmp_path}/[a].txt") == "line\r\n"
 
 
 def _not_utf8(path: Path) -> None:
@@ -123,7 +130,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:  # the permissions themselves would not stop root
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gptlab.data.text.open", refuse, raising=False)
+    monkeypatch.setattr("gptlab.data.text_files.open", refuse, raising=False)
     with pytest.raises(ConfigError, match=r"data\.path: .*a\.txt: cannot be read: Permission denied"):
         tokens_of(source="file", path=f"{tmp_path}/a.txt")
 
@@ -186,7 +193,7 @@ def test_a_safe_prefix_has_the_tokens_of_the_whole_text(text: str, length: int) 
 
 
 def test_a_safe_prefix_is_safe_at_many_places_of_real_text() -> None:
-    text, tokenizer, pick = read_text(DataConfig()), make_tokenizer("gpt2", "", 50257), random.Random(0)
+    text, tokenizer, pick = "\n".join(python_docs()), make_tokenizer("gpt2", "", 50257), random.Random(0)
     for _ in range(300):
         part = text[pick.randrange(len(text) - 2000) :][:2000]
         ids = tokenizer.encode(safe_prefix(part, pick.randrange(1, 1900)))

@@ -1,0 +1,187 @@
+"""Kinds of data that are text: `python_docs`, `string` and `file`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gptlab.data.batches import Batch, TokenSource
+from gptlab.data.cache import cached, collected
+from gptlab.data.corpus import Corpus, Part, split
+from gptlab.data.kinds import TEXT_TOKENIZERS, register_data
+from gptlab.data.text import Content, Text, check_ids, python_docs, text_of
+from gptlab.data.text_files import text_of_files
+from gptlab.data.tokenizer import Tokenizer, check_unicode, make_tokenizer
+from gptlab.errors import ConfigError
+from gptlab.streams import generator
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+ANY_TOKENIZER = (*TEXT_TOKENIZERS, "ids")
+
+
+class TextSource(TokenSource):
+    """Text and the tokenizer that reads it.
+
+    `held_out`: how the validation part is chosen, and its share. `kept`: whether the tokens are kept on disk. The fixed
+    batch comes from the start of the whole text, so that it does not change with the split.
+    """
+
+    def __init__(
+        self, where: str, text: Text, tokenizer: str, vocab_size: int, held_out: tuple[str, float], kept: bool = False
+    ) -> None:
+        self.where, self.vocab_size, self._text, self._kept = where, vocab_size, text, kept
+        self._split, self._fraction = held_out
+        self._content: Content = text.scan(tokenizer == "char")
+        self.hash = self._content.hash
+        characters = "".join(self._content.characters or ())
+        self.tokenizer: Tokenizer = make_tokenizer(tokenizer, characters, vocab_size)
+        if tokenizer == "char" and self.tokenizer.n_vocab > vocab_size:
+            raise ConfigError(
+                f"{where}: has {self.tokenizer.n_vocab} distinct characters (data.tokenizer=char), more than "
+                f"model.vocab_size={vocab_size}. Choose other data (data=random_tokens fits) or a larger vocabulary."
+            )
+
+    def tokens(self, count: int) -> list[int]:
+        """The first `count` ids. ConfigError when there are fewer, or one is outside the vocabulary."""
+        try:
+            ids = self._text.first_tokens(self.tokenizer, count)
+        except ConfigError as error:
+            raise self._named(error) from error
+        check_ids(ids, self.tokenizer.name, self.vocab_size, self.where, "other data")
+        if len(ids) < count:
+            raise ConfigError(
+                f"{self.where}: {len(ids)} tokens (data.tokenizer={self.tokenizer.name}), but {count} are needed. "
+                "Give more text, or a smaller batch_size or context."
+            )
+        return ids
+
+    def check_batch(self, batch_size: int, context: int) -> None:
+        """ConfigError when the text starts with too few tokens, or with one outside the vocabulary."""
+        self.tokens(batch_size * context + 1)
+
+    def batch(self, batch_size: int, context: int) -> Batch:
+        """The first `batch_size` windows: window i holds the tokens from i * context on, its targets are one further.
+
+        Needs batch_size * context + 1 tokens. Every variant and every seed gets the same batch.
+        """
+        import torch
+
+        ids = torch.tensor(self.tokens(batch_size * context + 1))
+        return Batch(ids[:-1].view(batch_size, context), ids[1:].view(batch_size, context))
+
+    def vet(self, context: int) -> None:
+        """ConfigError unless both parts of the split have a row of `context` tokens and the one after it."""
+        training, validation = (len(part) for part in self._parts)
+        if min(training, validation) <= context:
+            raise ConfigError(
+                f"{self.where}: {training} tokens to train on and {validation} to validate on "
+                f"(data.split={self._split}, data.validation_fraction={self._fraction:g}), but rows of {context} need "
+                f"{context + 1} in each. Give more text, or a smaller context."
+            )
+
+    def unigram(self, context: int) -> float:
+        """Of the training part, in nats."""
+        return self._parts[0].unigram
+
+    def train_batch(self, step: int, batch_size: int, context: int, seed: int) -> Batch:
+        """Rows from places in the training part, drawn uniformly by the stream (seed, "data", step)."""
+        import torch
+
+        part = self._parts[0]
+        self._check_room(part, context)
+        places = torch.randint(len(part) - context, (batch_size,), generator=generator(seed, "data", step))
+        return _batch(part, places.numpy(), context)
+
+    def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
+        """Rows at even distances over the validation part: as many as asked for, or as fit without overlap."""
+        import numpy as np
+
+        part = self._parts[1]
+        self._check_room(part, context)
+        rows = min(batch_size * count, max(1, (len(part) - 1) // context))
+        places = np.arange(rows, dtype=np.int64) * (len(part) - 1 - context) // max(1, rows - 1)
+        return [_batch(part, places[i : i + batch_size], context, 1 / rows) for i in range(0, rows, batch_size)]
+
+    def _check_room(self, part: Part, context: int) -> None:
+        if len(part) <= context:
+            self.vet(context)
+
+    @cached_property
+    def _parts(self) -> tuple[Part, Part]:
+        if self._split == "document" and sum(length > 0 for length in self._content.lengths) < 2:
+            raise ConfigError(
+                f"data.split=document: {self.where} is a single document. data.split=position can hold out its end."
+            )
+        corpus = self._corpus()
+        check_ids([corpus.largest], self.tokenizer.name, self.vocab_size, self.where, "other data")
+        if len(corpus.ids) < 2:
+            raise ConfigError(f"{self.where}: {len(corpus.ids)} tokens. Training needs more text.")
+        return split(corpus, self._split, self._fraction, self.hash)
+
+    def _corpus(self) -> Corpus:
+        wide = self.tokenizer.name == "ids"
+        try:
+            if not self._kept:
+                return collected(self._encoded(), wide)
+            key = [self.hash, list(self._content.lengths), self.tokenizer.name]
+            return cached(key, self._encoded, wide)
+        except ConfigError as error:
+            raise self._named(error) from error
+
+    def _encoded(self) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        import numpy as np
+
+        for number, piece in self._text.pieces():
+            if self.tokenizer.name == "byte":  # as encode(), without a list of millions
+                ids = np.frombuffer(piece.encode(), dtype=np.uint8)
+            else:
+                ids = np.array(self.tokenizer.encode(piece), dtype=np.int64)
+            check_ids([int(ids.max(initial=0))], self.tokenizer.name, self.vocab_size, self.where, "other data")
+            yield number, ids
+
+    def _named(self, error: ConfigError) -> ConfigError:
+        return error if str(error).startswith(("data.path", self.where)) else ConfigError(f"{self.where}: {error}")
+
+
+def _batch(part: Part, places: npt.NDArray[np.int64], context: int, weight: float | None = None) -> Batch:
+    import torch
+
+    ids = torch.from_numpy(part.rows(places, context + 1))
+    weights = None if weight is None else torch.full((len(places),), weight, dtype=torch.float64)
+    return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), weights)
+
+
+@register_data("python_docs")
+def _python_docs(
+    tokenizer: str, vocab_size: int, split: str = "document", validation_fraction: float = 0.1
+) -> TextSource:
+    """The language reference inside every Python: 465 KB of English, a document for each of its topics."""
+    where = "data.source=python_docs"
+    return TextSource(where, text_of(python_docs()), tokenizer, vocab_size, (split, validation_fraction))
+
+
+@register_data("string", ANY_TOKENIZER)
+def _string(
+    text: str, tokenizer: str, vocab_size: int, split: str = "position", validation_fraction: float = 0.1
+) -> TextSource:
+    """Text given in the config itself."""
+    if not text:
+        raise ConfigError("data.text: is empty. data.source=string needs some text.")
+    try:
+        check_unicode(text)
+    except ConfigError as error:
+        raise ConfigError(f"data.text: {error}") from error
+    return TextSource("data.text", text_of([text]), tokenizer, vocab_size, (split, validation_fraction))
+
+
+@register_data("file", ANY_TOKENIZER)
+def _file(
+    path: str, tokenizer: str, vocab_size: int, split: str = "position", validation_fraction: float = 0.1
+) -> TextSource:
+    """Files of UTF-8, one document each: a name, or a glob."""
+    text = text_of_files(path)
+    return TextSource(f"data.path={path}", text, tokenizer, vocab_size, (split, validation_fraction), kept=True)

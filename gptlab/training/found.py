@@ -1,0 +1,84 @@
+"""What a training finds on its way, and what it brings back at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from gptlab.config import TrainConfig
+from gptlab.data.batches import TokenSource
+from gptlab.probes import Measurement
+from gptlab.training.budget import Spent
+from gptlab.training.evaluate import Evaluation
+from gptlab.training.outcome import classify
+
+
+@dataclass
+class Trained(Measurement):
+    """A measurement with what became of the training, and the files that it wrote by itself.
+
+    `files`: names in the run's folder; `artifacts`: SHA-256 of those that lie deeper.
+    """
+
+    outcome: str = "ok"
+    files: list[str] = field(default_factory=list)
+    artifacts: dict[str, str] = field(default_factory=dict)
+
+
+class Step(NamedTuple):
+    """What one update leaves to be read: loss of its batch, norm of its gradient before clipping, learning rate."""
+
+    loss: Tensor
+    norm: Tensor
+    rate: float
+
+
+@dataclass
+class Found:
+    """What a run has found so far. All of it goes into a checkpoint, as JSON."""
+
+    spent: Spent = field(default_factory=Spent)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    loss: float = math.nan  # of the last training batch that was looked at
+    finite: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Found:
+        evaluations = [Evaluation(**evaluation) for evaluation in saved["evaluations"]]
+        return cls(**{**saved, "spent": Spent(**saved["spent"]), "evaluations": evaluations})
+
+    def outcome(self, train: TrainConfig, source: TokenSource, context: int) -> tuple[str, dict[str, float | int]]:
+        """(what became of it, the numbers of result.json): see docs/training.md for each."""
+        used = (self.evaluations[1:] or self.evaluations)[-train.average_last :]
+        final = math.fsum(e.loss for e in used) / len(used) if self.finite else math.nan
+        excess, causal = _mean(e.excess for e in used), _mean(e.causal_loss for e in used)
+        initial, unigram, spent = self.evaluations[0].loss, source.unigram(context), self.spent
+        metrics: dict[str, float | int | None] = {
+            "final_loss": final,
+            "final_excess": excess,
+            "final_causal_loss": causal,
+            "initial_loss": initial,
+            "entropy_floor": source.entropy.mean(context) if source.entropy else None,
+            "unigram_entropy": unigram,
+            "steps": spent.step,
+            "tokens": spent.tokens,
+            "training_flops": spent.flops,
+            "train_seconds": spent.seconds,
+            "tokens_per_second": spent.tokens / spent.seconds if spent.seconds else None,
+        }
+        word = classify(final, initial, excess=excess, unigram=unigram)
+        return word, {name: value for name, value in metrics.items() if value is not None}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

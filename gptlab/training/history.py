@@ -1,0 +1,66 @@
+"""metrics.jsonl: one JSON object per line, appended as training goes.
+
+A kill can tear the last line, and lines after the last checkpoint will be written again: opening takes both away.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from gptlab.atomic import replacing
+from gptlab.training.budget import Spent
+
+NAME = "metrics.jsonl"
+
+
+class History:
+    """The open file. `after` on opening: keep the lines up to this step; None: start anew."""
+
+    def __init__(self, folder: Path, after: int | None = None) -> None:
+        path = folder / NAME
+        kept = [] if after is None else [line for line, step in _lines(path) if step <= after]
+        with replacing(path) as file:
+            file.write("".join(f"{line}\n" for line in kept).encode())
+        self._file = path.open("a", encoding="utf-8")
+
+    def append(self, spent: Spent, metrics: dict[str, float | None]) -> None:
+        """One line, handed to the system at once: a reader sees it, and a kill of this process leaves it."""
+        line = {
+            "step": spent.step, "tokens": spent.tokens, "flops": spent.flops, "seconds": round(spent.seconds, 6),
+            "metrics": {name: _finite(value) for name, value in metrics.items() if value is not None},
+        }  # fmt: skip
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Put all lines on disk, before a checkpoint says that they are there."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All whole lines, in order; none where there is no file."""
+    return [json.loads(line) for line, _ in _lines(folder / NAME)]
+
+
+def _lines(path: Path) -> list[tuple[str, int]]:
+    """(line, step) up to the first line that is torn."""
+    found = []
+    if not path.exists():
+        return []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:  # a whole line ends with a newline
+        try:
+            found.append((line, int(json.loads(line)["step"])))
+        except (ValueError, KeyError, TypeError):
+            break
+    return found
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None  # JSON has no word for the others

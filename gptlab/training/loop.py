@@ -1,0 +1,217 @@
+"""The training loop, and what it brings back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gptlab.config import identity
+from gptlab.data.batches import Batch, TokenSource
+from gptlab.model import GPT, learning_rate_scales
+from gptlab.probes import Subject
+from gptlab.training import checkpoint, progress
+from gptlab.training.budget import Budget
+from gptlab.training.conditions import choose_device, choose_threads, conditions, is_tiny, precision, seed_dropout
+from gptlab.training.evaluate import evaluate
+from gptlab.training.found import Found, Step, Trained
+from gptlab.training.history import NAME as HISTORY
+from gptlab.training.history import History
+from gptlab.training.loss import cross_entropy
+from gptlab.training.observe import UpdateRatio, look
+from gptlab.training.optimizer import Updates
+from gptlab.training.outcome import expected_initial_loss
+from gptlab.training.schedule import factor
+from gptlab.training.trackers import Tracker, open_tracker
+
+TICK_SECONDS = 0.2  # between two tellings of progress
+CHECKPOINT_SECONDS = 60.0  # between two checkpoints, where their distance in steps is left open
+
+
+class Training:
+    """One run, from its initial weights or its newest checkpoint to the end of its budget."""
+
+    def __init__(self, subject: Subject, folder: Path, *, resume: bool = False) -> None:
+        config, model = subject.config, subject.model
+        assert isinstance(model, GPT), "check_training saw to it"
+        self.subject, self.folder, self.resume = subject, folder, resume
+        self.train, self.seed, self.id = config.train, config.seed, identity(config)
+        self.device = choose_device(self.train.device)
+        self.tiny = is_tiny(self.train, model)
+        self.threads = choose_threads(self.train, model)
+        self.model = model.to(self.device)
+        self.updates = Updates(model, self.train, learning_rate_scales(model, config.model))
+        self.features: Callable[[Tensor], Tensor] = model.features
+        if self.train.compile:
+            self.features = torch.compile(model.features)
+        self.budget = Budget.of(config)
+        self.source: TokenSource = subject.source  # type: ignore[assignment]
+        self.context = self.train.context or model.context_length
+        self.found = Found()
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
+
+    def run(self) -> Trained:
+        """Train to the end. A kill at any moment leaves a folder that `resume` can go on from."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with conditions(self.train, self.device, self.threads):
+            train = self.train
+            batches = self.source.validation_batches(train.batch_size, self.context, train.evaluation_batches)
+            self._validation = [self._here(batch) for batch in batches]
+            expected = expected_initial_loss(self.model, self.subject.config.model)
+            after = self._start()
+            self.history = History(self.folder, after)
+            self.tracker: Tracker = open_tracker(self.subject.config.tracker, self.folder, after)
+            self.model.train()
+            try:
+                if after is None:
+                    self._evaluate()
+                self._loop()
+            finally:
+                self.history.close()
+                self.tracker.close()
+                self.model.eval()
+        checkpoint.tidy(self.folder, self.train.keep_checkpoints)
+        return self._trained(expected)
+
+    def _start(self) -> int | None:
+        """Put back the newest usable checkpoint. Its step; None for a start from the beginning."""
+        if not self.resume:
+            checkpoint.tidy(self.folder, keep=0)
+            return None
+        saved, refused = checkpoint.newest(self.folder, self.id)
+        self.warnings += refused
+        if saved is None:
+            self.notes.append("resumed: no checkpoint could be used, started from the beginning")
+            return None
+        checkpoint.put_weights(self.model, saved.weights)
+        self.updates.load_state(saved.optimizers)
+        self.found = Found.from_json(saved.progress)
+        self.notes.append(f"resumed from step {saved.step}")
+        return saved.step
+
+    def _loop(self) -> None:
+        found, spent, train = self.found, self.found.spent, self.train
+        told = saved = time.perf_counter()
+        while found.finite and not self.budget.used_up(spent):
+            number = spent.step + 1
+            before = UpdateRatio(self.model) if _is_due(train.probe_every, number) else None
+            evaluating, logging = _is_due(train.evaluate_every, number), _is_due(train.log_every, number)
+            start = time.perf_counter()
+            step = self._step(spent.step)
+            if logging or evaluating:
+                found.loss = float(step.loss)  # waits for the device, so that the clock tells the truth
+            now = time.perf_counter()
+            self.budget.add_step(spent, now - start)
+            last = self.budget.used_up(spent)
+            if logging or evaluating or last:
+                self._log(step, evaluating=evaluating or last)
+            if before:
+                self._probe(before)
+            if now - told > TICK_SECONDS:
+                told = now
+                self._tell()
+            late = not train.checkpoint_every and now - saved > CHECKPOINT_SECONDS
+            if (last or late or _is_due(train.checkpoint_every, number)) and found.finite:
+                self._save()
+                saved = time.perf_counter()
+
+    def _step(self, step: int) -> Step:
+        """One update of the weights. What it returns has not been waited for."""
+        train = self.train
+        share = factor(
+            train.schedule, step, self.budget.steps,
+            warmup=train.warmup, final=train.final_rate, decay=train.decay_share,
+        )  # fmt: skip
+        batch = self._here(self.source.train_batch(step, train.batch_size, self.context, self.seed))
+        losses = []
+        parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)
+        for number, (inputs, targets) in enumerate(parts):
+            seed_dropout(self.seed, step, number, self.device)
+            with precision(train, self.device, self.tiny):
+                loss = cross_entropy(self.features(inputs), self.model.out_head, targets) / train.accumulate
+            loss.backward()
+            losses.append(loss.detach())
+        norm = self.updates.clip()
+        self.updates.set_rate(share)
+        self.updates.step()
+        return Step(losses[0] if len(losses) == 1 else torch.stack(losses).sum(), norm, train.learning_rate * share)
+
+    def _log(self, step: Step, *, evaluating: bool) -> None:
+        found = self.found
+        found.loss = float(step.loss)
+        metrics: dict[str, float | None] = {"train_loss": found.loss}
+        if evaluating:
+            metrics |= self._evaluated()
+        metrics |= {"grad_norm": float(step.norm), "learning_rate": step.rate}
+        found.finite = all(value is None or math.isfinite(value) for value in metrics.values())
+        self._record(metrics)
+
+    def _evaluate(self) -> None:
+        self._record(self._evaluated())
+
+    def _record(self, metrics: dict[str, float | None]) -> None:
+        self.history.append(self.found.spent, metrics)
+        self.tracker.add(self.found.spent.step, metrics)
+
+    def _evaluated(self) -> dict[str, float | None]:
+        with precision(self.train, self.device, self.tiny):
+            evaluation = evaluate(self.model, self._validation, self.found.spent.step)
+        self.found.evaluations.append(evaluation)
+        return {
+            "validation_loss": evaluation.loss, "excess": evaluation.excess, "causal_loss": evaluation.causal_loss
+        }  # fmt: skip
+
+    def _probe(self, before: UpdateRatio) -> None:
+        step = self.found.spent.step
+        rows, sample = look(self.subject, step)
+        self.found.rows += [*rows, *before.rows(self.model, step)]
+        if sample:
+            self.found.samples.append(sample)
+
+    def _save(self) -> None:
+        self.history.sync()
+        step, found = self.found.spent.step, self.found.to_json()
+        checkpoint.save(self.folder, self.id, step, self.model, self.updates.state(), found)
+        checkpoint.tidy(self.folder, max(2, self.train.keep_checkpoints))  # two: one may turn out damaged
+
+    def _tell(self) -> None:
+        listener, spent = progress.listener(), self.found.spent
+        if listener:
+            speed, left = spent.tokens / spent.seconds, self.budget.seconds_left(spent)
+            listener(progress.Tick(spent.step, self.budget.steps, self.found.loss, speed, left))
+
+    def _here(self, batch: Batch) -> Batch:
+        if self.device.type == "cpu":
+            return batch
+        moved: dict[str, Any] = {k: None if v is None else v.to(self.device) for k, v in vars(batch).items()}
+        return Batch(**moved)
+
+    def _trained(self, expected_loss: float | None) -> Trained:
+        outcome, metrics = self.found.outcome(self.train, self.source, self.context)
+        if expected_loss is not None:
+            metrics["initial_loss_expected"] = expected_loss
+        training = {
+            "device": str(self.device), "threads": self.threads, "precision": self.train.precision,
+            "flops_per_step": self.budget.flops_per_step, "tokens_per_step": self.budget.tokens_per_step,
+        }  # fmt: skip
+        samples = {"samples": {"samples": self.found.samples}} if self.found.samples else {}
+        return Trained(
+            metrics=metrics,
+            tables={"layers": self.found.rows} if self.found.rows else {},
+            documents={"training": training, **samples},
+            notes=self.notes,
+            warnings=self.warnings,
+            outcome=outcome,
+            files=[HISTORY],
+            artifacts=checkpoint.checksums(self.folder),
+        )
+
+
+def _is_due(every: int | None, step: int) -> bool:
+    return bool(every) and step % (every or 1) == 0

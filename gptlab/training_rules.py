@@ -1,0 +1,130 @@
+"""What a training config may say, before anything is built. Free of torch unless bf16 or a device is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from importlib.util import find_spec
+
+from gptlab.config import Config, ModelConfig, TrainConfig
+from gptlab.errors import ConfigError
+
+# Keys that only some choices read: (key, the choices that read it).
+_READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "optimizer": (
+        ("beta1", ("adamw", "muon")),
+        ("beta2", ("adamw", "muon")),
+        ("eps", ("adamw", "muon")),
+        ("momentum", ("sgd", "muon")),
+    ),
+    "schedule": (("final_rate", ("linear", "cosine", "wsd")), ("decay_share", ("wsd",))),
+}
+
+
+def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
+    """A copy with the context written out. Without a budget no other key means anything: they get their defaults."""
+    if train.budget is None:
+        return TrainConfig()
+    return dataclasses.replace(train, context=train.context or model.context_length)
+
+
+def check_training(config: Config, changed: Collection[str] = ()) -> None:
+    """ConfigError for a training that cannot be, or a key that it would ignore. `changed`: keys that the user set."""
+    train = config.train
+    if train.budget is None:
+        _refuse_ignored(changed, {"train", "tracker"}, "train.budget is null, so nothing is trained")
+        return
+    if config.model.architecture != "gpt":
+        raise ConfigError(f"train.budget: architecture={config.model.architecture} cannot be trained, only gpt can.")
+    _check_sizes(train, config.model)
+    _check_rates(train)
+    _check_read(config, changed)
+    _check_machine(config)
+
+
+def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -> None:
+    for key in sorted(changed):
+        if key in keys or key.split(".")[0] in keys:
+            raise ConfigError(f"{key}: would be ignored, because {why}.")
+
+
+def _check_sizes(train: TrainConfig, model: ModelConfig) -> None:
+    assert train.budget is not None
+    if train.context and train.context > model.context_length:
+        raise ConfigError(f"train.context={train.context}: longer than model.context_length={model.context_length}.")
+    if train.batch_size % train.accumulate:
+        raise ConfigError(
+            f"train.accumulate={train.accumulate}: train.batch_size={train.batch_size} is not divisible by it."
+        )
+    if train.budget_unit == "steps" and train.budget != int(train.budget):
+        raise ConfigError(f"train.budget={train.budget}: steps are whole numbers.")
+    if train.budget_unit == "steps" and train.warmup > train.budget:
+        raise ConfigError(f"train.warmup={train.warmup}: longer than the run, train.budget={train.budget:g} steps.")
+    tokens = train.batch_size * (train.context or model.context_length)
+    if train.budget_unit == "tokens" and train.warmup * tokens > train.budget:
+        raise ConfigError(
+            f"train.warmup={train.warmup}: {train.warmup} steps are {train.warmup * tokens:,} tokens, longer than the "
+            f"run, train.budget={train.budget:g} tokens."
+        )
+
+
+def _check_rates(train: TrainConfig) -> None:
+    for key in ("beta1", "beta2"):
+        if getattr(train, key) >= 1:
+            raise ConfigError(f"train.{key}={getattr(train, key)}: must be below 1.")
+    if train.budget_unit == "seconds" and train.schedule != "constant":
+        raise ConfigError(
+            f"train.schedule={train.schedule}: with a budget in seconds nobody knows how many steps there will be. "
+            "Allowed: constant (with or without warm-up)."
+        )
+
+
+def _check_read(config: Config, changed: Collection[str]) -> None:
+    train = config.train
+    for choice, keys in _READERS.items():
+        value = getattr(train, choice)
+        for key, readers in keys:
+            if value not in readers:
+                _refuse_ignored(changed, {f"train.{key}"}, f"train.{choice}={value} does not read it")
+    if not train.weight_decay:
+        _refuse_ignored(changed, {"train.decay_embeddings", "train.decay_vectors"}, "train.weight_decay is 0")
+    if train.probe_every and not any((config.probes.gradients, config.probes.generation)):
+        _refuse_ignored(changed, {"train.probe_every"}, "no probe is on that could look")
+
+
+def _check_machine(config: Config) -> None:
+    train = config.train
+    if config.tracker == "tensorboard" and find_spec("tensorboard") is None:
+        raise ConfigError("tracker=tensorboard: it is not installed. pip install 'gptlab[tensorboard]'.")
+    if train.device not in ("auto", "cpu"):
+        _check_device(train.device)
+    if train.precision == "bf16":
+        _check_bf16(train.device)
+    if train.optimizer == "muon":
+        import torch
+
+        if not hasattr(torch.optim, "Muon"):
+            raise ConfigError(f"train.optimizer=muon: needs torch 2.9 or newer; this is {torch.__version__}.")
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"train.device={name!r}: is no device. Allowed: auto, cpu, cuda, cuda:<number>.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"train.device={name}: not supported. Allowed: auto, cpu, cuda, cuda:<number>.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"train.device={name}: this machine has {torch.cuda.device_count()} CUDA devices.")
+
+
+def _check_bf16(device: str) -> None:
+    import torch
+
+    if device.startswith("cuda") or device == "auto" and torch.cuda.is_available():
+        if not torch.cuda.is_bf16_supported():
+            raise ConfigError("train.precision=bf16: this GPU does not have it. Use train.precision=fp32.")
+    elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        raise ConfigError("train.precision=bf16: this processor does not have it. Use train.precision=fp32.")
