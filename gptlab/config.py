@@ -29,8 +29,8 @@ LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
 RERUN_ON = ("nothing", "code", "data", "any")
 
-# Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose; `gptlab explain-id`
-# prints it.
+# Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
+# explain-id` prints it.
 NOT_IDENTITY = {
     "label": "a name for tables",
     "output_dir": "where results are put",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from typing import TextIO
 
 from gptlab.errors import GptlabError
 from gptlab.results.cells import column, count, printable
-from gptlab.results.reading import PLAN, load_outcome, load_plan
+from gptlab.results.reading import PLAN, STAMP, load_outcome, load_plan
 
-_STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")
 _DEPTH = 2  # <output_dir>/<study>/<time>
 
 
@@ -74,7 +72,7 @@ def print_runs(output_dir: Path | str, console_width: int | None = None, file: T
 
 
 def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
-    if os.path.lexists(folder / PLAN) or _STAMP.fullmatch(folder.name):
+    if os.path.lexists(folder / PLAN) or STAMP.fullmatch(folder.name):
         yield folder
     elif depth < _DEPTH:
         try:
@@ -87,7 +85,7 @@ def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _when(folder: Path) -> str:
-    stamp = _STAMP.fullmatch(folder.name)
+    stamp = STAMP.fullmatch(folder.name)
     if stamp:
         return f"{stamp[1]} {stamp[2]}:{stamp[3]}:{stamp[4]}"
     try:  # a folder that somebody renamed

@@ -97,7 +97,7 @@ def _bars(axes: Axes, groups: dict[str, list[int]], divisor: float) -> None:
 
 def _totals(axes: Axes, study: Study, counted: pd.DataFrame, divisor: float) -> None:
     """The exact total and its difference to the baseline; a line where the baseline's bar ends."""
-    known = dict(zip(study.runs["run"], study.runs["parameters"], strict=True))
+    known = dict(zip(counted["run"], counted["parameters"], strict=True))
     for place, (total, base, own) in enumerate(
         zip(counted["parameters"], counted["baseline"], counted["is_baseline"], strict=True)
     ):

@@ -5,24 +5,19 @@ Reading never writes, and one bad file costs one run: whatever is wrong becomes 
 
 from __future__ import annotations
 
-import json
 import math
-import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from gptlab.errors import GptlabError
-from gptlab.runs.files import read_json
+from gptlab.runs.states import RESULT, DamagedError, load_object, reason, state_of
 
-SCHEMA = 1
-PLAN, RESULT = "plan.json", "result.json"
-RECORDED_STATES = ("finished", "failed", "interrupted")  # what result.json may say
-# The others are concluded: `planned` (no folder), `crashed` (no result.json), `damaged` (a file cannot be read).
+__all__ = ["PLAN", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
 
-
-class DamagedError(Exception):
-    """A file of a study that cannot be used; the text names the file."""
+PLAN = "plan.json"
+STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")
 
 
 @dataclass(frozen=True)
@@ -68,33 +63,6 @@ class Outcome:
     hashes: dict[str, str] = field(default_factory=dict)
 
 
-def load_object(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`. DamagedError when there is none or when it is of a newer schema."""
-    try:
-        content = read_json(path)
-    except FileNotFoundError:
-        raise DamagedError(f"{path.name} is missing") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{path.name}: {reason(error)}") from error
-    if not isinstance(content, dict):
-        raise DamagedError(f"{path.name}: not a JSON object")
-    schema = content.get("schema", SCHEMA)
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise DamagedError(f"{path.name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
-    return content
-
-
-def reason(error: BaseException) -> str:
-    """Why a file could not be read, in a few words."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON (line {error.lineno}: {error.msg})"
-    if isinstance(error, UnicodeDecodeError):
-        return "not text in UTF-8"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error) or type(error).__name__).splitlines()[0]
-
-
 def load_plan(folder: Path) -> Plan:
     """The plan of the study in `folder`; rebuilt from the run folders where plan.json is damaged.
 
@@ -106,7 +74,12 @@ def load_plan(folder: Path) -> Plan:
         runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
         if not runs:
             raise GptlabError(f"{folder} is not a study: {damage}.") from None
-        return Plan(folder.parent.name, "", (), "", "", runs, problem=str(damage))
+        return Plan(study_name(folder), "", (), "", "", runs, problem=str(damage))
+
+
+def study_name(folder: Path) -> str:
+    """The study's name as its folder has it; the folders of older studies are named after the time."""
+    return folder.parent.name if STAMP.fullmatch(folder.name) else folder.resolve().name
 
 
 def _parse_plan(content: dict[str, Any]) -> Plan:
@@ -154,23 +127,16 @@ def _planned_from_folder(path: Path) -> PlannedRun:
 
 def load_outcome(run_folder: Path) -> Outcome:
     """What result.json says of a run, or what its absence means. Never raises."""
-    if not os.path.isdir(run_folder):
-        return Outcome("planned")
-    try:
-        result = load_object(run_folder / RESULT)
-    except DamagedError as damage:
-        if not os.path.lexists(run_folder / RESULT):
-            return Outcome("crashed", f"{RESULT} is missing: the run never came to its end")
-        return Outcome("damaged", str(damage))
-    state, metrics = result.get("state"), result.get("metrics") or {}
-    if state not in RECORDED_STATES or not isinstance(metrics, dict):
-        what = "metrics" if state in RECORDED_STATES else f"state {state!r}"
-        return Outcome("damaged", f"{RESULT}: {what} not understood")
+    state = state_of(run_folder)
+    result = state.result
+    if not result:
+        return Outcome(state.name, state.reason)
+    metrics = result.get("metrics") or {}
     numbers = {str(name): value for name, value in metrics.items() if _is_finite(value)}
     seconds = result.get("seconds")
     return Outcome(
-        state=state,
-        error=str(result.get("error") or ""),
+        state=state.name,
+        error=state.reason,
         metrics=numbers,
         not_finite=tuple(str(name) for name in metrics if name not in numbers),  # NaN is written as null
         seconds=float(seconds) if _is_finite(seconds) else None,
