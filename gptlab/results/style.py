@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab.results.cells import printable
-from gptlab.runs.files import write_bytes
+from gptlab.runs.files import make_folder, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ def drawing() -> Iterator[None]:
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `figure` as SVG and PNG, each whole or not at all. Call inside `drawing()`."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     paths = []
     for suffix, metadata in (("svg", {"Date": None}), ("png", {})):
         content = io.BytesIO()

@@ -60,9 +60,9 @@ def holder(folder: Path) -> Holder | None:
         return Holder(0, "an unknown host", "?") if _age(lock) < _SETTLING else None
     if found.host != platform.node() or machine[1:] != _machine()[1:]:
         return found if _age(folder) < FORGOTTEN else None
-    if machine[0] != _machine()[0] or _started(found.pid) != started:
+    if machine[0] != _machine()[0] or started is None or _started(found.pid) != started:
         return None  # the machine, or the process, has ended since
-    if found.pid == os.getpid() and (found.pid, folder.resolve()) not in _held:
+    if found.pid == os.getpid() and _key(folder) not in _held:
         return None  # ours, and let go: an interrupt came before the file was gone
     return found
 
@@ -74,15 +74,17 @@ def claim(study: Path, choose: Callable[[], Path]) -> Iterator[Path]:
     BusyError, with the holder, when another living process has it. What its dead owner left half-written is swept.
     """
     files.make_folder(study)
-    folder: Path | None = None
+    folder, before = None, set(_held)
     try:
         with files.one_at_a_time(study / GATE):
             folder = choose()
+            before = set(_held)
             _take(folder)
         files.sweep(folder)
         yield folder
     finally:
-        if folder is not None and (os.getpid(), folder.resolve()) in _held:
+        # Not a flag set after the claim: an interrupt may come between the two.
+        if folder is not None and _key(folder) in _held - before:
             _release(folder)
 
 
@@ -97,7 +99,7 @@ def _take(folder: Path) -> None:
                 f"{folder.name} is being written by {other or 'another process'}. "
                 f"If that one is gone, remove {folder / LOCK}."
             )
-    _held.add((os.getpid(), folder.resolve()))
+    _held.add(_key(folder))
 
 
 def _create(folder: Path) -> bool:
@@ -111,7 +113,11 @@ def _create(folder: Path) -> bool:
 def _release(folder: Path) -> None:
     with suppress(OSError):  # a lock that cannot be taken away counts no longer than its process lives
         files.remove(folder / LOCK)
-    _held.discard((os.getpid(), folder.resolve()))
+    _held.discard(_key(folder))
+
+
+def _key(folder: Path) -> tuple[int, Path]:
+    return os.getpid(), folder.resolve()
 
 
 def _age(path: Path) -> float:
