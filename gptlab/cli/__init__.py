@@ -17,6 +17,10 @@ COMMANDS = {
     "plan": "gptlab.cli.plan",
     "ls": "gptlab.cli.listing",
     "components": "gptlab.cli.components",
+    "explain-id": "gptlab.cli.explain",
+    "verify": "gptlab.cli.verify",
+    "rerun": "gptlab.cli.rerun",
+    "gc": "gptlab.cli.collect",
 }
 
 

@@ -16,8 +16,8 @@ HELP = """\
 usage: gptlab plan [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]
 
 Shows the runs that the same words without `plan` would start: for each variant its exact difference to the baseline,
-parameters, forward FLOPs per token, and memory (weights; peak of the gradient probe, estimated), and below that which of
-them are there already, and what would be done with them. Nothing is run.
+parameters, forward FLOPs per token, and memory (weights; peak of the gradient probe, estimated), and below that which
+of them are there already, and what would be done with them. Nothing is run.
 
   gptlab plan experiment=chapter4
   gptlab plan model=gpt3_175b"""

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from gptlab.runs.plan import Plan, PlannedRun
+from gptlab.runs.states import RECORDED
 
 _CLEAR = "\r\x1b[2K"
 
@@ -31,6 +32,10 @@ class Progress:
     def ended(self, number: int, run: PlannedRun, result: dict[str, Any]) -> None:
         self._running.pop(number, None)
         self._write(f"{self._head(number, run)}  {_summary(result)}", end="\n")
+        if not self._shown and result["state"] not in RECORDED:  # its folder cannot tell why
+            print(f"gptlab: {self._name(run)} {_summary(result)}", file=sys.stderr)
+        if result.get("hopeless"):
+            print("gptlab: nothing more is started, for it could not be saved either", file=sys.stderr)
         self._show_running()
 
     def clear(self) -> None:

@@ -127,7 +127,8 @@ class Composer:
             plain = OmegaConf.to_container(self.load(rest), resolve=False)
             assert isinstance(plain, dict)
             self._bare[rest] = {str(key): value for key, value in plain.items() if key != "hydra"}
-        return {**self._bare[rest], **{"seed": int(text.partition("=")[2]) for text in seeds}}
+        seed = {"seed": int(seeds[0].partition("=")[2])} if seeds else {}
+        return {**self._bare[rest], **seed}
 
     def _changed(self, composed: dict[str, Any], parsed: Sequence[Override]) -> frozenset[str]:
         """The keys that ablation and values set beyond what the chosen model, data, probes and experiment say."""

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from gptlab.errors import GptlabError
 from gptlab.runs.states import RESULT, DamagedError, load_object, reason, state_of
 
-__all__ = ["PLAN", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
+__all__ = ["PLAN", "STAMP", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
 
 PLAN = "plan.json"
 STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")
@@ -61,6 +61,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     hashes: dict[str, str] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)  # what made it, for `gptlab.runs.code.changes`
 
 
 def load_plan(folder: Path) -> Plan:
@@ -125,7 +126,7 @@ def _planned_from_folder(path: Path) -> PlannedRun:
         return PlannedRun("", path.name, 0, path.name)
 
 
-def load_outcome(run_folder: Path) -> Outcome:
+def load_outcome(run_folder: Path | str) -> Outcome:
     """What result.json says of a run, or what its absence means. Never raises."""
     state = state_of(run_folder)
     result = state.result
@@ -143,6 +144,7 @@ def load_outcome(run_folder: Path) -> Outcome:
         notes=_sentences(result.get("notes")),
         warnings=_sentences(result.get("warnings")),
         hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
+        code=made_by if isinstance(made_by := result.get("code"), dict) else {},
     )
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import gptlab.probes, torch  # before the forks
 from gptlab.runs import files, provenance
 from gptlab.runs.jobs import open_study, perform, run_jobs
+from gptlab.runs.locks import holder
 from gptlab.runs.plan import expand
 from gptlab.runs.states import state_of
 from tests.runs.faults import Nth, assert_sound, hooked
@@ -62,7 +63,9 @@ for place in range(1, counter.count + 1):
     assert again == ["finished", "finished"], (place, again)
     assert set(assert_sound(copy).values()) == {"finished"}
     left = [name for _, _, names in os.walk(copy) for name in names if files.is_temporary(name) or name == "lock.json"]
-    assert left == [], (place, left)
+    # A finished run is not touched again, not even for the lock of its dead process, which nobody believes.
+    assert left == [] or (left == ["lock.json"] and state.name == "finished"), (place, left)
+    assert holder(copy / template.runs[1].folder) is None
     shutil.rmtree(root / str(place))
 print(counter.count, *sorted(seen))
 """
