@@ -1,4 +1,4 @@
-"""`gptlab ls`: every run on disk with its state, newest study first; filtered, sorted, in the form that is asked for."""
+"""`gptlab ls`: every run on disk with its state, newest study first; filtered, sorted, in the form asked for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def print_runs(output_dir: Path | str, console_width: int | None = None, file: T
 
 
 def select(rows: list[RunRow], condition: str = "", sort: str = "", top: int | None = None) -> list[RunRow]:
-    """The rows that fit `condition` (see `where`), sorted by the keys in `sort` (`-key`: largest first); the `top` first.
+    """The rows that fit `condition` (see `where`), sorted by the keys in `sort` (`-key`: largest first), `top` of them.
 
     A run that lacks a key comes last. ConfigError for a condition that cannot be read, or a key that no run has.
     """

@@ -25,7 +25,7 @@ _TOKEN = re.compile(
     r"""\s*(?: (?P<text> '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
              | (?P<number> [-+]? (?:\d[\d_]*\.?\d*|\.\d+) (?:[eE][-+]?\d+)? (?![\w./+-]) )
              | (?P<sign> ==|!=|<=|>=|[=<>~(),] )
-             | (?P<word> [\w./+*\[\]-]+ ) )""",
+             | (?P<word> \[[^\]]*\] | [\w./+*-]+ ) )""",
     re.VERBOSE,
 )
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
@@ -103,7 +103,7 @@ class _Reader:
             return lambda values: any(_equal(values(key), member) for member in members)
         operator = self._operator()
         if not operator:
-            return lambda values: values(key) not in (None, False, "")
+            return lambda values: not any(values(key) is nothing for nothing in (None, False, ""))
         compare, value = _OPERATORS[operator], self._value()
         return lambda values: compare(values(key), value)
 

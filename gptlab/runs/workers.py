@@ -60,13 +60,22 @@ def _work_off(queue: Queue, size: int, workers: list[Worker]) -> None:
         idle = [worker for worker in workers if worker.run is None]
         while len(workers) - len(idle) < size and (run := queue.take()) is not None:
             worker = idle.pop() if idle else _hire(workers)
+            if not _hand_over(worker, run, queue):  # it died while it had nothing to do
+                _bury(workers, worker)
+                _hand_over(_hire(workers), run, queue)
             queue.started(run)
-            worker.run = run
-            with suppress(OSError):  # dead already: noticed below
-                worker.pipe.send((run, queue.study))
         if all(worker.run is None for worker in workers):
             return
         _collect(queue, workers, _LOOK)
+
+
+def _hand_over(worker: Worker, run: PlannedRun, queue: Queue) -> bool:
+    worker.run = run
+    try:
+        worker.pipe.send((run, queue.study))
+        return worker.process.poll() is None
+    except OSError:
+        return False
 
 
 def _collect(queue: Queue, workers: list[Worker], patience: float) -> None:
@@ -80,10 +89,11 @@ def _collect(queue: Queue, workers: list[Worker], patience: float) -> None:
         try:
             if not worker.pipe.poll():
                 raise EOFError
-            result = worker.pipe.recv()
+            result, stays = worker.pipe.recv()
+            if not stays:
+                _bury(workers, worker)
         except (EOFError, OSError):
-            workers.remove(worker)
-            result = record_crash(run, queue.study, _obituary(worker.process))
+            result = record_crash(run, queue.study, _obituary(_bury(workers, worker)))
         queue.ended(run, result)
 
 
@@ -122,8 +132,18 @@ def _dismiss(workers: list[Worker]) -> None:
             worker.process.wait()
 
 
-def _obituary(process: subprocess.Popen[bytes]) -> str:
-    code = process.wait()
+def _bury(workers: list[Worker], worker: Worker) -> int:
+    """Take a worker off the list whose pipe has closed, or is of no use; return its exit code."""
+    workers.remove(worker)
+    worker.pipe.close()
+    try:
+        return worker.process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        worker.process.kill()
+        return worker.process.wait()
+
+
+def _obituary(code: int) -> str:
     if code >= 0:
         return f"the process of this run ended by itself, with exit code {code}"
     name = signal.Signals(-code).name
@@ -141,9 +161,10 @@ def work(number: int) -> None:
             try:
                 result = perform(run, study)
             except Stopped as stopped:
-                pipe.send({"state": "interrupted", "error": str(stopped), "metrics": {}, "seconds": 0.0})
+                result = {"state": "interrupted", "error": str(stopped), "metrics": {}, "seconds": 0.0}
+                pipe.send((result, False))
                 return
-            pipe.send(result)
+            pipe.send((result, True))
 
 
 def _follow(parent: int) -> None:
