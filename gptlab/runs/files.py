@@ -152,6 +152,29 @@ def make_folder(path: Path | str) -> None:
             path.mkdir(parents=True, exist_ok=True)
 
 
+def create_folder(path: Path | str, name: str, content: bytes) -> bool:
+    """Make a folder with one file in it, both at once; False where `path` exists."""
+    path = Path(path)
+    if os.path.lexists(path):
+        return False
+    temporary = _temporary_name(path)
+    with _storage(path):
+        try:
+            _step("mkdir", path)
+            temporary.mkdir()
+            _step("open", path)
+            with (temporary / name).open("xb") as file:
+                _write(file, content, path)
+            _step("rename", path)
+            os.rename(temporary, path)
+        except BaseException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if isinstance(error, OSError) and os.path.lexists(path):
+                return False  # another was quicker
+            raise
+    return True
+
+
 def move(path: Path | str, target: Path | str) -> None:
     """Rename a file or folder to a name in the same folder that is free."""
     path, target = Path(path), Path(target)
@@ -182,10 +205,11 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
-def sweep(folder: Path) -> None:
-    """Take away what killed writers left in `folder`. Only for its owner: a write that is going on would fail."""
+def sweep(folder: Path, beginning: str = "") -> None:
+    """Take away what killed writers left in `folder`, of the names that begin so. Only for the owner of these names: a
+    write that is going on would fail."""
     for name in os.listdir(folder):
-        if is_temporary(name):
+        if name.startswith(f".{beginning}") and is_temporary(name):
             remove(folder / name)
 
 

@@ -78,8 +78,10 @@ def claim(study: Path, choose: Callable[[], Path]) -> Iterator[Path]:
     try:
         with files.one_at_a_time(study / GATE):
             folder = choose()
-            before = set(_held)
+            before, new = set(_held), not folder.exists()
             _take(folder)
+            if new:
+                files.sweep(study, f"{folder.name}.")
         files.sweep(folder)
         yield folder
     finally:
@@ -89,12 +91,12 @@ def claim(study: Path, choose: Callable[[], Path]) -> Iterator[Path]:
 
 
 def _take(folder: Path) -> None:
-    files.make_folder(folder)
-    if not _create(folder):
+    # A new folder has its lock from the start: one without either, or a result, is that of a run that crashed.
+    if not files.create_folder(folder, LOCK, _own()) and not files.create(folder / LOCK, _own()):
         other = holder(folder)
         if other is None:
             files.remove(folder / LOCK)
-        if other or not _create(folder):
+        if other or not files.create(folder / LOCK, _own()):
             raise BusyError(
                 f"{folder.name} is being written by {other or 'another process'}. "
                 f"If that one is gone, remove {folder / LOCK}."
@@ -102,12 +104,12 @@ def _take(folder: Path) -> None:
     _held.add(_key(folder))
 
 
-def _create(folder: Path) -> bool:
+def _own() -> bytes:
     pid = os.getpid()
     content = {
         "pid": pid, "host": platform.node(), "machine": _machine(), "started": _started(pid), "since": now(),
     }  # fmt: skip
-    return files.create(folder / LOCK, json.dumps(content).encode())
+    return json.dumps(content).encode()
 
 
 def _release(folder: Path) -> None:

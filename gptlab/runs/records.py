@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.config import Config
@@ -73,13 +73,11 @@ def recorded_id(folder: Path) -> str:
 
 def stored_config(folder: Path) -> dict[str, Any]:
     """The resolved config in config.yaml as a nested dict. GptlabError when it cannot be read."""
-    path = folder / CONFIG
     try:
-        plain = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise GptlabError(f"{path}: {reason(error)}.") from error
-    if not isinstance(plain, dict):
-        raise GptlabError(f"{path}: not a config.")
+        plain = OmegaConf.to_container(_read(folder), resolve=True)
+    except OmegaConfBaseException as error:
+        raise GptlabError(f"{folder / CONFIG}: {reason(error)}.") from error
+    assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
 
@@ -90,4 +88,16 @@ def load_config(folder: Path) -> Config:
     """
     from gptlab.validation import from_omegaconf
 
-    return from_omegaconf(stored_config(folder))
+    return from_omegaconf(_read(folder))
+
+
+def _read(folder: Path) -> DictConfig:
+    """config.yaml, unresolved: text that looks like an interpolation is escaped in it."""
+    path = folder / CONFIG
+    try:
+        found = OmegaConf.load(path)
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise GptlabError(f"{path}: {reason(error)}.") from error
+    if not isinstance(found, DictConfig):
+        raise GptlabError(f"{path}: not a config.")
+    return found

@@ -66,6 +66,8 @@ def _without_result(folder: Path) -> State:
     holder = locks.holder(folder)
     if holder:
         return State("running", str(holder))
+    if os.path.lexists(folder / RESULT):  # it came to its end between two looks
+        return state_of(folder)
     try:
         return State("crashed", str(load_object(folder / CRASH)["error"]))
     except (DamagedError, KeyError):

@@ -60,7 +60,7 @@ def python(code: str, *arguments: object, check: bool = True, timeout: float = 1
 def assert_sound(study: Path) -> dict[str, str]:
     """`finished` means complete, for every run folder, and no name that is not temporary is half-written."""
     states = {}
-    for folder in sorted(path for path in study.glob("*-s*-*") if path.is_dir()):
+    for folder in sorted(path for path in study.glob("[!.]*-s*-*") if path.is_dir()):
         state = state_of(folder)
         assert state.name != "damaged", (folder, state)
         if state.name == "finished":

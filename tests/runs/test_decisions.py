@@ -255,7 +255,7 @@ def test_a_resumed_run_keeps_what_is_there_and_a_fresh_one_does_not(monkeypatch:
 
 
 def test_many_runs_are_explained_in_few_lines() -> None:
-    study, plan = opened("seed=range(0,200)")
+    plan = expand([*FAST, "seed=range(0,200)"])
     made = [decisions.Decision("skip", "finished", "finished")] * 150 + [
         decisions.Decision("run", "planned", "planned")
     ] * 50
