@@ -20,6 +20,10 @@ COMMANDS = {
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",
     "components": "gptlab.cli.components",
+    "explain-id": "gptlab.cli.explain",
+    "verify": "gptlab.cli.verify",
+    "rerun": "gptlab.cli.rerun",
+    "gc": "gptlab.cli.collect",
 }
 
 
@@ -52,9 +56,7 @@ def _dispatch(arguments: list[str]) -> int:
         code: int = importlib.import_module(COMMANDS[word]).main(arguments[1:])
         return code
     if "--version" in arguments:
-        from gptlab import __version__
-
-        print(f"gptlab {__version__}")
+        print(f"gptlab {importlib.import_module('gptlab').__version__}")
         return 0
     if word and "=" not in word and not word.startswith(("-", "+", "~")):
         raise _unknown_command(word)

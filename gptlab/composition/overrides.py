@@ -15,7 +15,8 @@ from gptlab.errors import ConfigError, closest, unknown
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "model.layers.", "data.options.")  # free-form nodes: Hydra calls their keys new
+_OPTIONS = ("model.options.", "model.layers.", "data.options.")
+_FREE_FORM = (*_OPTIONS, "launcher_options.")  # keys that the schema cannot list
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
     "hydra.sweep.": "Use output_dir=FOLDER.",
@@ -26,7 +27,7 @@ _HYDRA_HINTS = {
 
 def normalised(overrides: Iterable[str]) -> list[str]:
     """Overrides as Hydra wants them: options of components and data, and settings per layer, are new keys, `++`."""
-    return [f"++{text}" if text.startswith(_OPTIONS) else text for text in overrides]
+    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in overrides]
 
 
 def check_key(override: Override, groups: Collection[str]) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from gptlab.config import flatten
 from gptlab.errors import ConfigError
-from gptlab.results.reading import RESULT, DamagedError, load_object
+from gptlab.results.reading import DamagedError
 from gptlab.results.records import CONFIG, MANIFEST
 from gptlab.results.variants import differences
+from gptlab.runs.states import RESULT, load_object
 
 Pairs = dict[str, tuple[Any, Any]]
 # Which part of manifest.json belongs to which heading; all else there (times, folders, the command) differs anyway.

@@ -5,23 +5,19 @@ Reading never writes, and one bad file costs one run: whatever is wrong becomes 
 
 from __future__ import annotations
 
-import json
 import math
-import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from gptlab.errors import GptlabError
+from gptlab.runs.states import RESULT, DamagedError, load_object, reason, state_of
 
-SCHEMA = 1
-PLAN, RESULT = "plan.json", "result.json"
-RECORDED_STATES = ("finished", "failed", "interrupted", "diverged")  # what result.json may say
-# The others are concluded: `planned` (no folder), `crashed` (no result.json), `damaged` (a file cannot be read).
+__all__ = ["PLAN", "STAMP", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
 
-
-class DamagedError(Exception):
-    """A file of a study that cannot be used; the text names the file."""
+PLAN = "plan.json"
+STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")
 
 
 @dataclass(frozen=True)
@@ -67,35 +63,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     hashes: dict[str, str] = field(default_factory=dict)
     outcome: str = ""  # of training: ok, diverged, collapsed, leaked; empty without training
-
-
-def load_object(path: Path | str) -> dict[str, Any]:
-    """The JSON object in `path`. DamagedError when there is none or when it is of a newer schema."""
-    name = os.path.basename(path)
-    try:
-        with open(path, "rb") as file:  # not through Path: it takes as long as reading does, and there are thousands
-            content = json.loads(file.read().decode("utf-8"))
-    except FileNotFoundError:
-        raise DamagedError(f"{name} is missing") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{name}: {reason(error)}") from error
-    if not isinstance(content, dict):
-        raise DamagedError(f"{name}: not a JSON object")
-    schema = content.get("schema", SCHEMA)
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise DamagedError(f"{name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
-    return content
-
-
-def reason(error: BaseException) -> str:
-    """Why a file could not be read, in a few words."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON (line {error.lineno}: {error.msg})"
-    if isinstance(error, UnicodeDecodeError):
-        return "not text in UTF-8"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error) or type(error).__name__).splitlines()[0]
+    code: dict[str, str] = field(default_factory=dict)  # what made it, for `gptlab.runs.code.changes`
 
 
 def load_plan(folder: Path) -> Plan:
@@ -109,7 +77,12 @@ def load_plan(folder: Path) -> Plan:
         runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
         if not runs:
             raise GptlabError(f"{folder} is not a study: {damage}.") from None
-        return Plan(folder.parent.name, "", (), "", "", runs, problem=str(damage))
+        return Plan(study_name(folder), "", (), "", "", runs, problem=str(damage))
+
+
+def study_name(folder: Path) -> str:
+    """The study's name as its folder has it; the folders of older studies are named after the time."""
+    return folder.parent.name if STAMP.fullmatch(folder.name) else folder.resolve().name
 
 
 def _parse_plan(content: dict[str, Any]) -> Plan:
@@ -159,24 +132,16 @@ def _planned_from_folder(path: Path) -> PlannedRun:
 
 def load_outcome(run_folder: Path | str) -> Outcome:
     """What result.json says of a run, or what its absence means. Never raises."""
-    path = os.path.join(run_folder, RESULT)
-    try:
-        result = load_object(path)
-    except DamagedError as damage:
-        if not os.path.isdir(run_folder):
-            return Outcome("planned")
-        if not os.path.lexists(path):
-            return Outcome("crashed", f"{RESULT} is missing: the run never came to its end")
-        return Outcome("damaged", str(damage))
-    state, metrics = result.get("state"), result.get("metrics") or {}
-    if state not in RECORDED_STATES or not isinstance(metrics, dict):
-        what = "metrics" if state in RECORDED_STATES else f"state {state!r}"
-        return Outcome("damaged", f"{RESULT}: {what} not understood")
+    state = state_of(run_folder)
+    result = state.result
+    if not result:
+        return Outcome(state.name, state.reason)
+    metrics = result.get("metrics") or {}
     numbers = {str(name): value for name, value in metrics.items() if _is_finite(value)}
     seconds = result.get("seconds")
     return Outcome(
-        state=state,
-        error=str(result.get("error") or ""),
+        state=state.name,
+        error=state.reason,
         metrics=numbers,
         not_finite=tuple(str(name) for name in metrics if name not in numbers),  # NaN is written as null
         seconds=float(seconds) if _is_finite(seconds) else None,
@@ -184,6 +149,7 @@ def load_outcome(run_folder: Path | str) -> Outcome:
         warnings=_sentences(result.get("warnings")),
         hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
         outcome=str(result.get("outcome") or ""),
+        code=made_by if isinstance(made_by := result.get("code"), dict) else {},
     )
 
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from gptlab.config import NOT_IDENTITY, flatten
 from gptlab.errors import ConfigError
-from gptlab.results.reading import PLAN, RESULT, DamagedError, Plan, PlannedRun, load_object, load_outcome, load_plan
+from gptlab.results.reading import PLAN, DamagedError, Plan, PlannedRun, load_outcome, load_plan
+from gptlab.runs.states import RESULT, load_object
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
 # A top-level entry of config.yaml that is no part of a variant, with the lines that belong to it.

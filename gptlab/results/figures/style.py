@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import METRICS
 from gptlab.results.cells import printable
-from gptlab.runs.files import write_bytes
+from gptlab.runs.files import make_folder, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ def svg(figure: Figure) -> bytes:
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `figure` as SVG and PNG, each whole or not at all. Call inside `drawing()`."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     png = io.BytesIO()
     figure.savefig(png, format="png")
     paths = []

@@ -10,10 +10,11 @@ from typing import Any
 
 from gptlab.results.cells import printable
 from gptlab.results.comparison import Row
-from gptlab.results.reading import DamagedError, load_object
+from gptlab.results.reading import DamagedError
 from gptlab.results.records import MANIFEST, Record
 from gptlab.results.report.payload import Runs, setting_word
 from gptlab.results.study import Study
+from gptlab.runs.states import load_object
 
 MOST_TEXTS, MOST_FAILURES, MOST_ROWS = 60, 200, 200
 MOST_TOKENS = 200
