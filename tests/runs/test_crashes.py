@@ -125,19 +125,22 @@ provenance.provenance()
 root, kills = Path(sys.argv[1]), int(sys.argv[2])
 plan = expand(["model=tiny", "seed=range(0,400)", f"output_dir={root}"])
 study, plan = open_study(plan)
+perform(plan.runs[-2], study)
 start = time.perf_counter(); perform(plan.runs[-1], study); typical = time.perf_counter() - start
 random.seed(0)
-waiting, finished, hits = list(plan.runs[:-1]), set(), 0
+waiting, finished, hits = list(plan.runs[:-2]), set(), 0
 while hits < kills:
     run = waiting[0]
     pid = os.fork()
     if pid == 0:
         perform(run, study)
         os._exit(0)
-    time.sleep(random.uniform(0, 1.2 * typical))
+    time.sleep(random.uniform(0, typical))
     os.kill(pid, signal.SIGKILL)
-    hits += os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    states = assert_sound(study) if hits % 20 == 0 else {}
+    hit = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    typical *= 1.03 if hit else 0.8  # so that kills fall on all of a run, on whatever machine this is
+    hits += hit
+    states = assert_sound(study) if hit and hits % 20 == 0 else {}
     state = state_of(study / run.folder).name
     assert state in ("planned", "crashed", "finished"), state
     if state == "finished":
