@@ -62,7 +62,8 @@ def execute_claimed(
     result: dict[str, Any] = {
         "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "threads": config.threads, "notes": [], "warnings": [], "metrics": {}, "code": manifest["code"], "artifacts": {},
+        "threads": config.threads, "notes": [], "warnings": [], "metrics": {}, "code": manifest["code"],
+        "artifacts": {},
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
     try:

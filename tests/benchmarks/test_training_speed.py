@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """A training step against Hugging Face's GPT2LMHeadModel: same process, same shapes, its own loss, torch's default AdamW.
 
 Both are GPT-2 as released (tied, biases everywhere) without dropout. The two take turns, and the best of each counts, so
