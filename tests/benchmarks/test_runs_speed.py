@@ -110,7 +110,7 @@ def test_two_workers_do_nearly_twice_as_much(tmp_path: Path) -> None:
 
     one, two = timed(1), timed(2)
     print(
-        f"\n40 toy runs: {one * 1000:.0f} ms a run alone, {two * 1000:.0f} ms with two workers: x{one / two:.2f}; {load()}"
+        f"\n40 toy runs: {one * 1000:.0f} ms a run alone, {two * 1000:.0f} ms with two workers: x{one / two:.2f}; {load()}"  # noqa: E501
     )
     assert one / two >= 1.8
 
