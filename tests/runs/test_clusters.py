@@ -67,10 +67,10 @@ def test_a_killed_job_of_submitit_costs_its_run_only(here: Path, monkeypatch: py
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # ray opens and forgets many things
 def test_ray_measures_the_same(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dict(os.environ)
-    ray = pytest.importorskip("ray")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # or it would write a token into the home folder
+    before = dict(os.environ)
+    ray = pytest.importorskip("ray")
     (here / "trouble_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(here)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -85,9 +85,8 @@ def test_ray_measures_the_same(here: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert "was lost" in state_of(study / plan.runs[0].folder).reason
     finally:
         ray.shutdown()
-        for name in os.environ.keys() - before.keys():
-            if name.startswith("RAY_CLIENT"):
-                del os.environ[name]
+        for name in os.environ.keys() - before.keys():  # ray sets some
+            del os.environ[name]
 
 
 @pytest.mark.parametrize(

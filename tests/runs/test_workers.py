@@ -146,6 +146,7 @@ SLEEPING = ["model=tiny", "plugins=[trouble_plugin]", "model.activation=test_tro
             "probes.parameters=null", "probes.generation=null", "model.options.activation.kind=none,sleep"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "number"), [("1", signal.SIGTERM), ("2", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_being_asked_to_stop(here: Path, workers: str, number: signal.Signals) -> None:
     process = gptlab(*SLEEPING, f"workers={workers}")
@@ -160,6 +161,7 @@ def test_being_asked_to_stop(here: Path, workers: str, number: signal.Signals) -
     assert not list(here.rglob("lock.json"))
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_forces(here: Path) -> None:
     (here / "trouble_plugin.py").write_text(
         PLUGIN.replace("time.sleep(60)", "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)")
@@ -175,6 +177,7 @@ def test_a_second_ctrl_c_forces(here: Path) -> None:
     assert process.returncode == 130 and "1 crashed" in err
 
 
+@pytest.mark.slow
 def test_workers_end_in_order_when_their_supervisor_is_killed(here: Path) -> None:
     process = gptlab(*SLEEPING, "workers=2")
     wait_for(lambda: (here / "asleep").exists() and list(here.rglob("result.json")))
@@ -222,6 +225,7 @@ def test_other_threads_other_last_bits_within_a_tolerance() -> None:
     assert all(one[key] == pytest.approx(two[key], rel=1e-5) for key in one)
 
 
+@pytest.mark.slow
 def test_a_table_can_be_read_back(here: Path) -> None:
     process = gptlab("model=tiny", "probes=counting", "seed=1,2", "workers=2")
     process.communicate(timeout=90)
