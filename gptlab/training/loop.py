@@ -24,7 +24,7 @@ from gptlab.training.history import NAME as HISTORY
 from gptlab.training.history import History
 from gptlab.training.loss import cross_entropy
 from gptlab.training.observe import UpdateRatio, look
-from gptlab.training.optimizer import Updates
+from gptlab.training.optimizer import Updates, learning_rate_scales
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.schedule import factor
 from gptlab.training.trackers import Tracker, open_tracker
@@ -45,7 +45,7 @@ class Training:
         self.tiny = is_tiny(self.train, model)
         self.threads = choose_threads(self.train, model)
         self.model = model.to(self.device)
-        self.updates = Updates(model, self.train)
+        self.updates = Updates(model, self.train, learning_rate_scales(model, config.model))
         self.features: Callable[[Tensor], Tensor] = model.features
         if self.train.compile:
             self.features = torch.compile(model.features)
@@ -134,7 +134,9 @@ class Training:
         for number, (inputs, targets) in enumerate(parts):
             seed_dropout(self.seed, step, number, self.device)
             with precision(train, self.device, self.tiny):
-                loss = cross_entropy(self.features(inputs), self.model.out_head, targets) / train.accumulate
+                loss = cross_entropy(self.features(inputs), self.model.out_head, targets)
+            if train.accumulate > 1:
+                loss = loss / train.accumulate
             loss.backward()
             losses.append(loss.detach())
         norm = self.updates.clip()
