@@ -3,6 +3,8 @@
     cfg = gptlab.compose(["model=tiny", "ablation=[relu,post_ln]"])
     model = gptlab.build(cfg)  # a plain nn.Module: token ids (B, T) in, logits (B, T, vocab_size) out
     run = gptlab.run(cfg)      # what the command line does for one variant
+    gptlab.load(folder).runs   # a study's tables, as data frames
+    gptlab.compare(folder)     # its variants against the baseline, with intervals and verdicts
 
 Importing gptlab is cheap: torch is loaded with the first call that needs it.
 """
@@ -15,14 +17,14 @@ from gptlab.errors import ConfigError, GptlabError
 from gptlab.registry import register
 
 if TYPE_CHECKING:
-    from gptlab.api import Run, build, compose, run
+    from gptlab.api import Run, build, compare, compose, load, run
 
 __version__ = "0.1.0"
-__all__ = ["ConfigError", "GptlabError", "Run", "build", "compose", "register", "run"]
+__all__ = ["ConfigError", "GptlabError", "Run", "build", "compare", "compose", "load", "register", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Run", "build", "compose", "run"):
+    if name in ("Run", "build", "compare", "compose", "load", "run"):
         from gptlab import api
 
         return getattr(api, name)

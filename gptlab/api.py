@@ -1,7 +1,8 @@
-"""The Python API, which is what the command line uses: compose a config, build its model, run it."""
+"""The Python API, which is what the command line uses: compose a config, build its model, run it, compare the runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-__all__ = ["Run", "build", "compose", "run"]
+    from gptlab.results import Comparison, Study
+
+__all__ = ["Run", "build", "compare", "compose", "load", "run"]
 
 
 def build(config: Config) -> nn.Module:
@@ -91,3 +94,30 @@ def run(config: Config, folder: Path | str | None = None) -> Run:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
         folder = Path(config.output_dir) / "python" / stamp / f"{slug(config.label)}-{identity(config)[:8]}"
     return Run(Path(folder), execute(config, Path(folder)))
+
+
+def load(path: Path | str) -> Study:
+    """The study in the folder `path`: data frames `runs`, `layers`, `generations` and `steps`, read from its files.
+
+    GptlabError when there is no study.
+    """
+    from gptlab.results import load_study
+
+    return load_study(path)
+
+
+def compare(
+    *paths: Path | str,
+    baseline: str | None = None,
+    metric: str | Sequence[str] = (),
+    by: str | None = None,
+    margin: str | float | None = None,
+) -> Comparison:
+    """What `gptlab compare` shows, for studies or single runs: `.frame()` is the table, `.rows` its evidence.
+
+    ConfigError for what cannot be compared.
+    """
+    from gptlab.results import compare as compare_runs
+
+    metrics = [metric] if isinstance(metric, str) else list(metric)
+    return compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin)

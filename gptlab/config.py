@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,9 @@ from gptlab.errors import ConfigError, unknown
 SCHEMA_VERSION = 1
 
 ARCHITECTURES = ("gpt", "deep_mlp")
-NORM_PLACEMENTS = ("pre", "post", "sandwich", "none")
+NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", "none")
+LAYOUTS = ("serial", "parallel", "attention_only", "feed_forward_only")
+EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
 SPLITS = ("position", "document")
@@ -29,11 +32,28 @@ PRECISIONS = ("fp32", "bf16")
 BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
 TRACKERS = ("none", "tensorboard")
 
-# Keys that cannot change a result: they stay out of a run's identity. One list, on purpose.
-NOT_IDENTITY = (
-    "label", "output_dir", "add_baseline", "experiment",
-    "tracker", "train.checkpoint_every", "train.keep_checkpoints",
-)  # fmt: skip
+LAUNCHERS = ("local", "submitit", "ray")
+ON_ERROR = ("continue", "stop")
+RERUN_ON = ("nothing", "code", "data", "any")
+
+# Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
+# explain-id` prints it.
+NOT_IDENTITY = {
+    "label": "a name for tables",
+    "output_dir": "where results are put",
+    "experiment": "the question and the study; the run is the same whoever asks",
+    "add_baseline": "which other runs go along",
+    "workers": "how many runs go side by side",
+    "threads": "moves the last bits of a sum only; recorded with the run",
+    "launcher": "where runs are started",
+    "launcher_options": "where runs are started",
+    "on_error": "whether other runs go on",
+    "retry_failed": "which runs are started",
+    "rerun_on": "which runs are started",
+    "tracker": "a second copy of the history",
+    "train.checkpoint_every": "how much of a training a kill can cost",
+    "train.keep_checkpoints": "what is left on disk",
+}
 
 
 def _key(default: Any, **rules: Any) -> Any:
@@ -64,6 +84,11 @@ class ModelConfig:
     attention: str = "multi_head"
     causal: bool = True
     position: str = "learned"
+    n_kv_heads: int | None = _key(None, low=1)  # None: as n_heads
+    attention_bias: bool = True  # of attention's output projection
+    feed_forward_bias: bool = True
+    layout: str = _key("serial", choices=LAYOUTS)
+    embedding_scale: str = _key("none", choices=EMBEDDING_SCALES)
     shortcut: str = "add"
     shortcut_attention: str | None = None  # None: as `shortcut`
     shortcut_feed_forward: str | None = None  # None: as `shortcut`
@@ -74,8 +99,11 @@ class ModelConfig:
     drop_attention: float | None = _key(None, low=0.0, high=1.0)
     drop_shortcut: float | None = _key(None, low=0.0, high=1.0)
 
+    drop_feed_forward: float | None = _key(None, low=0.0, high=1.0)  # None: 0, as in the book
+
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
+    layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone
 
 
 @dataclass
@@ -89,7 +117,9 @@ class DataConfig:
     text: str | None = None  # string
     inputs: list[list[float]] | None = None  # vectors
     targets: list[list[float]] | None = None  # vectors
-    split: str | None = _key(None, choices=SPLITS)  # text: how the validation part is held out. None: the kind's default
+    split: str | None = _key(
+        None, choices=SPLITS
+    )  # text: how the validation part is held out. None: the kind's default
     validation_fraction: float | None = _key(None, above=0.0, high=0.5)  # text: its share of the tokens
     options: dict[str, Any] = _key({})  # a kind's own arguments
 
@@ -156,6 +186,16 @@ class GradientsProbe:
     batch_size: int = _key(2, low=1)
     context: int | None = _key(None, low=1)  # None: 64, or model.context_length where that is shorter
     dropout: bool = False
+    split: bool = True  # how much of the gradient comes through the shortcut, how much through the branch
+    paths: bool = False  # how much comes through 0, 1, 2, ... branches: for models with few of them
+
+
+@dataclass
+class ActivationsProbe:
+    """Sizes along the stream, attention entropy, dead units, effective rank, logits, of one batch in eval mode."""
+
+    batch_size: int = _key(2, low=1)
+    context: int | None = _key(None, low=1)  # None: 64, or model.context_length where that is shorter
 
 
 @dataclass
@@ -173,6 +213,7 @@ class ProbesConfig:
     parameters: ParametersProbe | None = field(default_factory=ParametersProbe)
     shapes: ShapesProbe | None = field(default_factory=ShapesProbe)
     gradients: GradientsProbe | None = field(default_factory=GradientsProbe)
+    activations: ActivationsProbe | None = field(default_factory=ActivationsProbe)
     generation: GenerationProbe | None = field(default_factory=GenerationProbe)
 
 
@@ -202,6 +243,13 @@ class Config:
     output_dir: str = "outputs"
     label: str = ""  # how tables call this variant; filled from the overrides
     add_baseline: bool = True
+    workers: int = _key(1, low=1)  # how many runs go side by side, each in a process of its own
+    threads: int = _key(1, low=1)  # of one run, whatever `workers` is: sums come out the same bit for bit
+    launcher: str = _key("local", choices=LAUNCHERS)
+    launcher_options: dict[str, Any] = _key({})  # for submitit or ray: docs/clusters.md
+    on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
+    retry_failed: bool = False  # run again what failed or is damaged
+    rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -218,21 +266,51 @@ def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
 
 def delta(baseline: Config, variant: Config) -> dict[str, tuple[Any, Any]]:
     """What a variant changed: dotted key -> (value in the baseline, value in the variant). Identity keys only."""
-    old, new = _identity_keys(baseline), _identity_keys(variant)
+    old, new = identity_keys(baseline), identity_keys(variant)
     keys = [*new, *(k for k in old if k not in new)]
-    return {k: (old.get(k), new.get(k)) for k in keys if (k in old, old.get(k)) != (k in new, new.get(k))}
+    return {k: (old.get(k), new.get(k)) for k in keys if _json(old.get(k, ...)) != _json(new.get(k, ...))}
 
 
-def identity(config: Config) -> str:
-    """SHA-256 (hex) of all that can change a result, with the schema version. Equal hash: equal run."""
-    keys = {"schema_version": SCHEMA_VERSION, **_identity_keys(config)}
-    return hashlib.sha256(json.dumps(keys, sort_keys=True, allow_nan=False).encode()).hexdigest()
+def identity(config: Config | dict[str, Any]) -> str:
+    """SHA-256 (hex) of all that can change a result, with the schema version. Equal hash: equal run.
+
+    Also for a config as a nested dict, as config.yaml holds it.
+    """
+    keys = {"schema_version": SCHEMA_VERSION, **identity_keys(config)}
+    return hashlib.sha256(_json(keys).encode()).hexdigest()
 
 
-def _identity_keys(config: Config) -> dict[str, Any]:
-    flat = flatten(config)
-    # An empty options node and a missing one are the same declaration.
-    return {k: v for k, v in flat.items() if not {k, k.split(".")[0]} & set(NOT_IDENTITY) and v != {}}
+def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value, of all that goes into the identity; defaults are written out, so a new default is a new id.
+
+    ConfigError for what JSON would mix up with something else: 1 and "1" as keys, NaN, a dot within a key.
+    """
+    plain = dataclasses.asdict(config) if isinstance(config, Config) else config
+    kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
+    _check_canonical("", kept)
+    # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.
+    empty = re.compile(r"model\.options(\.\w+)?|model\.layers|data\.options")
+    flat = {key: value for key, value in flatten(kept).items() if key not in NOT_IDENTITY}
+    return {key: value for key, value in flat.items() if value != {} or not empty.fullmatch(key)}
+
+
+def _json(value: Any) -> str:
+    """One text for one value, and another for every other: 1, 1.0, true and "1" are four."""
+    return "..." if value is ... else json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def _check_canonical(where: str, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or "." in key:
+                kind = "holds a dot" if isinstance(key, str) else "is no text"
+                raise ConfigError(f"{where or 'config'}: the key {key!r} {kind}, so it could be taken for another one.")
+            _check_canonical(f"{where}.{key}" if where else key, item)
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            _check_canonical(f"{where}[{place}]", item)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}={value}: must be a finite number.")
 
 
 def check_fields(node: Any, path: str = "") -> None:

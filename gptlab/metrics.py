@@ -14,6 +14,8 @@ from gptlab.errors import unknown
 Direction = Literal["lower", "higher", "neither"]
 Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
 
+_TRAINED = ("final_", "train_loss", "validation_", "excess", "best_")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -30,6 +32,11 @@ class Metric:
     kind: Kind
     meaning: str
 
+    @property
+    def trained(self) -> bool:
+        """Whether the value depends on how long the run was trained."""
+        return self.name.startswith(_TRAINED)
+
 
 _ALL = (
     Metric("parameters", "parameters", "lower", "exact", "distinct weights; a shared tensor counts once"),
@@ -44,6 +51,22 @@ _ALL = (
     Metric("grad_mean_abs", "mean |gradient|", "neither", "positive_scale", "mean absolute gradient over the weights"),
     Metric("seconds", "s", "lower", "timing", "wall time of the whole run"),
     Metric("margin", "logits", "neither", "stochastic", "logit of the chosen token minus that of the runner-up"),
+    Metric("logit_std", "logits", "neither", "positive_scale", "s.d. of the logits over the vocabulary"),
+    Metric("log_z", "nats", "neither", "stochastic", "mean log of the sum of exp(logits)"),
+    Metric("stream_rms", "RMS", "neither", "positive_scale", "root mean square of the residual stream"),
+    Metric("branch_rms", "RMS", "neither", "positive_scale", "root mean square of a branch's output"),
+    Metric("branch_ratio", "ratio", "neither", "positive_scale", "RMS of what a branch adds over RMS of the stream"),
+    Metric("attention_entropy", "nats", "neither", "stochastic", "mean entropy of the attention weights of a token"),
+    Metric("attention_logit_max", "logits", "neither", "stochastic", "largest logit before the attention's softmax"),
+    Metric("dead_fraction", "fraction", "lower", "stochastic", "units without gradient for any token of the batch"),
+    Metric("zero_gradient_fraction", "fraction", "neither", "stochastic", "activations whose slope is exactly zero"),
+    Metric("effective_rank", "dimensions", "neither", "stochastic", "exp of the entropy of the singular values"),
+    Metric("token_cosine", "cosine", "neither", "stochastic", "mean cosine between the vectors of two tokens"),
+    Metric("grad_stream_norm", "L2 norm", "neither", "positive_scale", "gradient of the stream where a branch begins"),
+    Metric("grad_shortcut_norm", "L2 norm", "neither", "positive_scale", "the part of it that takes the shortcut"),
+    Metric("grad_branch_norm", "L2 norm", "neither", "positive_scale", "the part of it that takes the branch"),
+    Metric("grad_split_cosine", "cosine", "neither", "stochastic", "between the two parts; -1 where they cancel"),
+    Metric("path_share", "fraction", "neither", "stochastic", "mean |part of a gradient| by later branches on its way"),
     Metric("train_loss", "nats/token", "lower", "stochastic", "loss of the batch of one step, before its update"),
     Metric("validation_loss", "nats/token", "lower", "stochastic", "mean cross-entropy over the validation rows"),
     Metric("excess", "nats/token", "lower", "stochastic", "validation loss above the entropy of the language"),

@@ -41,7 +41,7 @@ SLOTS: dict[str, str] = {
     "shortcut": "joins a branch to the residual stream",
     "init": "chooses the distribution of every weight",
 }
-MODEL_KEYS = frozenset(f.name for f in dataclasses.fields(ModelConfig)) - {"options", "architecture"}
+MODEL_KEYS = frozenset(f.name for f in dataclasses.fields(ModelConfig)) - {"options", "architecture", "layers"}
 SLOT_INPUTS: dict[str, frozenset[str]] = {"norm": frozenset({"dim"})}  # what a slot is given beyond the model keys
 ENTRY_POINT_GROUP = "gptlab.components"
 BUILTINS = "gptlab.model"

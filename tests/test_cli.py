@@ -219,9 +219,9 @@ def test_a_folder_that_is_taken_away_costs_its_run_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def blocked(plan, command=()):  # type: ignore[no-untyped-def]
-        study = original(plan, command)
+        study, plan = original(plan, command)
         (study / plan.runs[0].folder).write_text("a file stands here")
-        return study
+        return study, plan
 
     original = jobs.open_study
     monkeypatch.setattr("gptlab.cli.run.open_study", blocked)

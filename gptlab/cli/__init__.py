@@ -15,8 +15,15 @@ from gptlab.errors import ConfigError, GptlabError, closest
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
 COMMANDS = {
     "plan": "gptlab.cli.plan",
+    "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
+    "compare": "gptlab.cli.compare",
+    "report": "gptlab.cli.report",
     "components": "gptlab.cli.components",
+    "explain-id": "gptlab.cli.explain",
+    "verify": "gptlab.cli.verify",
+    "rerun": "gptlab.cli.rerun",
+    "gc": "gptlab.cli.collect",
 }
 
 
@@ -49,9 +56,7 @@ def _dispatch(arguments: list[str]) -> int:
         code: int = importlib.import_module(COMMANDS[word]).main(arguments[1:])
         return code
     if "--version" in arguments:
-        from gptlab import __version__
-
-        print(f"gptlab {__version__}")
+        print(f"gptlab {importlib.import_module('gptlab').__version__}")
         return 0
     if word and "=" not in word and not word.startswith(("-", "+", "~")):
         raise _unknown_command(word)

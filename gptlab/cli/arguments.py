@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gptlab.errors import ConfigError, unknown
 
@@ -22,8 +23,15 @@ class Arguments:
     help: bool = False
 
 
-def split(arguments: Sequence[str], options: Mapping[str, Collection[str]] | None = None) -> Arguments:
-    """Read `arguments`. `options`: flag -> its allowed values. ConfigError for any other flag."""
+def split(
+    arguments: Sequence[str],
+    options: Mapping[str, Collection[str] | None] | None = None,
+    switches: Collection[str] = (),
+) -> Arguments:
+    """Read `arguments`. `options`: flag -> its allowed values, None for any; `switches` are flags without a value.
+
+    ConfigError for any other flag.
+    """
     options = options or {}
     found = Arguments()
     rest = iter(arguments)
@@ -35,16 +43,31 @@ def split(arguments: Sequence[str], options: Mapping[str, Collection[str]] | Non
         flag = _SHORT.get(flag, flag)
         if flag == "--help":
             found.help = True
-        elif flag in options or flag == CONFIG_DIR:
-            value = value if equals else next(rest, "")
-            if flag == CONFIG_DIR:
-                found.config_dirs.append(value)
-            elif value not in options[flag]:
-                raise unknown(flag, value, options[flag])
-            else:
-                found.options[flag] = value
+        elif flag in switches:
+            found.options[flag] = "yes"
+        elif flag == CONFIG_DIR:
+            found.config_dirs.append(value if equals else next(rest, ""))
+        elif flag in options:
+            found.options[flag] = _checked(flag, value if equals else next(rest, ""), options[flag])
         elif flag not in _NO_EFFECT:
-            raise unknown("option", flag, [*options, CONFIG_DIR, "--help"])
+            raise unknown("option", flag, [*options, *switches, CONFIG_DIR, "--help"])
     if "" in found.config_dirs:
         raise ConfigError(f"{CONFIG_DIR}: needs a folder.")
     return found
+
+
+def one_folder(command: str, words: Sequence[str], default: str) -> Path:
+    """The one folder that was named, or the default, which need not exist. ConfigError for anything else."""
+    if len(words) > 1:
+        raise ConfigError(f"{command}: one folder at a time, and this names {len(words)}: {' '.join(words)}.")
+    if words and not Path(words[0]).is_dir():
+        raise ConfigError(f"{command}: there is no folder {words[0]!r}.")
+    return Path(words[0] if words else default)
+
+
+def _checked(flag: str, value: str, allowed: Collection[str] | None) -> str:
+    if allowed is not None and value not in allowed:
+        raise unknown(flag, value, allowed)
+    if not value:
+        raise ConfigError(f"{flag}: needs a value.")
+    return value

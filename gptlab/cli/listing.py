@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import one_folder, split
 from gptlab.config import Config
 from gptlab.errors import ConfigError
 
 HELP = """\
-usage: gptlab ls [FOLDER]
+usage: gptlab ls [FOLDER] [--where CONDITION] [--sort KEY,...] [--top N] [--columns KEY,...]
+                 [--format table|csv|json|md]
 
-Lists studies and runs under FOLDER (default: outputs) with their states. Nothing is written or changed."""
+Lists studies and runs under FOLDER (default: outputs) with their states. Nothing is written or changed.
+A KEY is a column (study when label seed state stale error seconds id folder), a metric, or a dotted key of the config.
 
-OUTPUTS = Config().output_dir
+  gptlab ls --where "model.norm_placement == post and loss < 5"
+  gptlab ls --where "state in (failed, crashed) or stale" --columns label,seed,error
+  gptlab ls --sort -loss --top 10 --columns label,seed,loss,model.emb_dim --format md
+
+A condition has and, or, not, parentheses; == != < <= > >= ~ (contains), in (a, b); a KEY alone: is there."""
+_ALLOWED = {
+    "--where": None, "--sort": None, "--top": None, "--columns": None, "--format": ("table", "csv", "json", "md"),
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the listing on stdout."""
-    given = split(arguments)
+    given = split(arguments, _ALLOWED)
     if given.help:
         print(HELP)
         return 0
-    if len(given.words) > 1:
-        raise ConfigError(f"ls: one folder at a time, and this names {len(given.words)}: {' '.join(given.words)}.")
-    if given.words and not Path(given.words[0]).is_dir():
-        raise ConfigError(f"ls: there is no folder {given.words[0]!r}.")
-    from gptlab.results import print_runs
+    folder = one_folder("ls", given.words, Config().output_dir)
+    from gptlab.results.listing import list_runs, print_rows, select
 
-    print_runs(given.words[0] if given.words else OUTPUTS)
+    top = given.options.get("--top")
+    if top is not None and not top.isdecimal():
+        raise ConfigError(f"--top: {top!r} is no number.")
+    rows = select(
+        list_runs(folder), given.options.get("--where", ""), given.options.get("--sort", ""), int(top) if top else None
+    )
+    columns = [key.strip() for key in given.options.get("--columns", "").split(",") if key.strip()]
+    print_rows(rows, folder, given.options.get("--format", "table"), columns)
     return 0

@@ -9,13 +9,15 @@ from typing import Any
 
 from gptlab.cli.arguments import split
 from gptlab.config import Config
+from gptlab.runs.decisions import Decision, explain, survey
 from gptlab.runs.plan import Plan, PlannedRun, expand
 
 HELP = """\
 usage: gptlab plan [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]
 
 Shows the runs that the same words without `plan` would start: for each variant its exact difference to the baseline,
-parameters, forward FLOPs per token, and memory (weights; peak of the gradient probe, estimated). Nothing is run.
+parameters, forward FLOPs per token, and memory (weights; peak of the gradient probe, estimated), and below that which
+of them are there already, and what would be done with them. Nothing is run.
 
   gptlab plan experiment=chapter4
   gptlab plan model=gpt3_175b"""
@@ -32,10 +34,13 @@ def main(arguments: Sequence[str]) -> int:
     for note in plan.notes:
         print(f"gptlab: {note}", file=sys.stderr)
     costs = {run.id: cost(run.config) for run in _variants(plan)}
+    decisions = survey(plan, plan.output_dir / plan.study)
     if given.options.get("--format") == "json":
-        print(json.dumps(_document(plan, costs), indent=1, ensure_ascii=False))
+        print(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False))
     else:
         _print_table(plan, costs)
+        for line in explain(plan.runs, decisions):
+            print(line)
     return 0
 
 
@@ -56,10 +61,13 @@ def _variants(plan: Plan) -> list[PlannedRun]:
     return list({run.label: run for run in reversed(plan.runs)}.values())[::-1]
 
 
-def _document(plan: Plan, costs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _document(plan: Plan, costs: dict[str, dict[str, Any]], decisions: Sequence[Decision]) -> dict[str, Any]:
     by_label = {run.label: costs[run.id] for run in _variants(plan)}
     document = plan.to_json()
-    document["runs"] = [{**run, "cost": by_label[run["label"]]} for run in document["runs"]]
+    document["runs"] = [
+        {**run, "cost": by_label[run["label"]], "decision": vars(decision)}
+        for run, decision in zip(document["runs"], decisions, strict=True)
+    ]
     return document
 
 

@@ -7,37 +7,55 @@ import sys
 from typing import Any
 
 from gptlab.runs.plan import Plan, PlannedRun
+from gptlab.runs.states import RECORDED
 from gptlab.training.progress import Tick
 
 _CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """Follows `run_jobs`: `[ 3/12] post_ln  163,009,536 parameters  loss 11.28  4.1 s`."""
+    """Follows `run_jobs`: `[ 3/12] post_ln  163,009,536 parameters  loss 11.28  4.1 s`.
+
+    Below the lines of the runs that have ended stands one for those that are running, however many there are.
+    """
 
     def __init__(self, plan: Plan) -> None:
-        self.finished = 0
         self._total = len(plan.runs)
         self._seeds = len({run.seed for run in plan.runs}) > 1
         self._width = max(len(self._name(run)) for run in plan.runs)
         self._shown = sys.stderr.isatty()
-        self._now = ""
+        self._running: dict[int, PlannedRun] = {}
 
     def started(self, number: int, run: PlannedRun) -> None:
-        self._now = self._head(number, run)
-        self._write(f"{self._now}  running ...", end="")
+        self._running[number] = run
+        self._show_running()
 
     def ticked(self, tick: Tick) -> None:
-        """A training tells how far it is."""
-        self._write(f"{self._now}  {tick}", end="")
+        """The training that goes on in this process tells how far it is."""
+        if len(self._running) == 1:
+            ((number, run),) = self._running.items()
+            self._write(f"{self._head(number, run)}  {tick}", end="")
 
     def ended(self, number: int, run: PlannedRun, result: dict[str, Any]) -> None:
-        self.finished += result["state"] == "finished"
+        self._running.pop(number, None)
         self._write(f"{self._head(number, run)}  {_summary(result)}", end="\n")
+        if not self._shown and result["state"] not in RECORDED:  # its folder cannot tell why
+            print(f"gptlab: {self._name(run)} {_summary(result)}", file=sys.stderr)
+        if result.get("hopeless"):
+            print("gptlab: nothing more is started, for it could not be saved either", file=sys.stderr)
+        self._show_running()
 
     def clear(self) -> None:
-        """Take away the line of the run that is not going to end."""
+        """Take away the line of the runs that are not going to end."""
+        self._running.clear()
         self._write("", end="")
+
+    def _show_running(self) -> None:
+        if len(self._running) == 1:
+            ((number, run),) = self._running.items()
+            self._write(f"{self._head(number, run)}  running ...", end="")
+        elif self._running:
+            self._write(f"running: {', '.join(map(self._name, self._running.values()))} ...", end="")
 
     def _head(self, number: int, run: PlannedRun) -> str:
         return f"[{number:{len(str(self._total))}}/{self._total}] {self._name(run):{self._width}}"

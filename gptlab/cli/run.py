@@ -1,16 +1,19 @@
-"""`gptlab [KEY=VALUE ...]`: plan, run, and show what came of it."""
+"""`gptlab [KEY=VALUE ...]`: plan, run what is missing, and show what came of it."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.cli.arguments import split
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
+from gptlab.runs.decisions import explain, survey
 from gptlab.runs.jobs import open_study, run_jobs
-from gptlab.runs.plan import expand
+from gptlab.runs.plan import Plan, expand
+from gptlab.runs.stopping import stoppable
 from gptlab.training.progress import listening
 
 FINISHED, FAILED, INTERRUPTED = 0, 1, 130
@@ -21,32 +24,47 @@ def main(arguments: Sequence[str]) -> int:
     given = split(arguments)
     plan = expand(given.words, given.config_dirs)
     for note in plan.notes:
-        print(f"gptlab: {note}", file=sys.stderr)
-    study = open_study(plan, ["gptlab", *arguments])
+        _say(note)
+    study, plan = open_study(plan, ["gptlab", *arguments])
+    decisions = survey(plan, study)
+    for line in explain(plan.runs, decisions):
+        _say(line)
     progress = Progress(plan)
     code = FAILED
     try:
-        with listening(progress.ticked):
-            states = run_jobs(plan, study, progress)
+        with stoppable(), listening(progress.ticked):
+            states = run_jobs(plan, study, progress, decisions)
         code = FINISHED if all(state == "finished" for state in states) else FAILED
-    except KeyboardInterrupt:
+        if code == FAILED:
+            _say(f"{_count(states)}, in {study}")
+    except KeyboardInterrupt as interrupt:
         progress.clear()
-        print(
-            f"gptlab: interrupted: {progress.finished} of {len(plan.runs)} runs finished, in {study}", file=sys.stderr
-        )
+        states = [decision.state for decision in survey(plan, study)]
+        _say(f"{str(interrupt) or 'interrupted'}: {_count(states)}, in {study}. The same command goes on from here.")
         code = INTERRUPTED
     finally:
-        code = max(code, _show(study))
+        code = max(code, _show(study, plan))
     return code
 
 
-def _show(study: Path) -> int:
+def _show(study: Path, plan: Plan) -> int:
     """Tables and figures of the study. The measurements are on disk already: a failure here is not theirs."""
     from gptlab.results import finish_study
 
     try:
         finish_study(study)
     except GptlabError as error:
-        print(f"gptlab: {error}", file=sys.stderr)
+        _say(str(error))
         return FAILED
     return FINISHED
+
+
+def _count(states: Sequence[str]) -> str:
+    """`3 of 12 runs finished, 1 failed, 8 planned`."""
+    counts = Counter(states)
+    others = [f"{number} {state}" for state, number in counts.items() if state != "finished"]
+    return ", ".join([f"{counts['finished']} of {len(states)} runs finished", *others])
+
+
+def _say(text: str) -> None:
+    print(f"gptlab: {text}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from gptlab.config import Config, flatten
 from gptlab.errors import ConfigError
 
 HYDRA_BASE = "1.3"
+_SEED = re.compile(r"seed=\d+")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Composer:
         store_schema()
         with _hydra_base():
             self._loader = ConfigLoaderImpl(sources.search_path(folders))
+        self._bare: dict[tuple[str, ...], dict[str, Any]] = {}
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._ablations: dict[str, dict[str, Any]] = {}
 
@@ -91,7 +94,7 @@ class Composer:
                     f"{override.input_line}: several values make a sweep, and this composes one config. "
                     "Use the command line, or a loop. A list is written [a,b]."
                 )
-        composed = self.load(texts)
+        composed = self._composed(texts)
         config = from_omegaconf(composed, self._changed(composed, parsed))
         labelled = bool(config.label)
         if not labelled:
@@ -116,25 +119,30 @@ class Composer:
                 )
         return self._ablations[name]
 
-    def _changed(self, composed: DictConfig, parsed: Sequence[Override]) -> frozenset[str]:
+    def _composed(self, texts: Sequence[str]) -> dict[str, Any]:
+        """The composition as a nested dict, interpolations unresolved. The seeds of a variant are composed once."""
+        seeds = [text for text in texts if _SEED.fullmatch(text)]
+        rest = tuple(text for text in texts if text not in seeds)
+        if rest not in self._bare:
+            plain = OmegaConf.to_container(self.load(rest), resolve=False)
+            assert isinstance(plain, dict)
+            self._bare[rest] = {str(key): value for key, value in plain.items() if key != "hydra"}
+        seed = {"seed": int(seeds[0].partition("=")[2])} if seeds else {}
+        return {**self._bare[rest], **seed}
+
+    def _changed(self, composed: dict[str, Any], parsed: Sequence[Override]) -> frozenset[str]:
         """The keys that ablation and values set beyond what the chosen model, data, probes and experiment say."""
         choices = [o for o in parsed if o.key_or_group in self.groups and isinstance(o.value(), str)]
         base = tuple(str(o.input_line) for o in choices if o.key_or_group != "ablation")
         if base not in self._plain:
-            self._plain[base] = _flat(self.load(base))
-        before, after = self._plain[base], _flat(composed)
+            self._plain[base] = flatten(self._composed(base))
+        before, after = self._plain[base], flatten(composed)
         return frozenset(key for key in after if key not in before or before[key] != after[key])
 
 
 def store_schema() -> None:
     """Make the root schema known to Hydra under the name that conf/config.yaml uses. Safe to repeat."""
     ConfigStore.instance().store(name="gptlab_schema", node=Config, provider="gptlab")
-
-
-def _flat(config: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict)
-    return flatten({key: value for key, value in plain.items() if key != "hydra"})
 
 
 def _beyond_choices(parsed: Sequence[Override]) -> dict[str, str]:

@@ -15,7 +15,8 @@ from gptlab.errors import ConfigError, closest, unknown
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "data.options.")
+_OPTIONS = ("model.options.", "model.layers.", "data.options.")
+_FREE_FORM = (*_OPTIONS, "launcher_options.")  # keys that the schema cannot list
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
     "hydra.sweep.": "Use output_dir=FOLDER.",
@@ -25,8 +26,8 @@ _HYDRA_HINTS = {
 
 
 def normalised(overrides: Iterable[str]) -> list[str]:
-    """Overrides as Hydra wants them: options of components and data are new keys, which Hydra calls `++`."""
-    return [f"++{text}" if text.startswith(_OPTIONS) else text for text in overrides]
+    """Overrides as Hydra wants them: options of components and data, and settings per layer, are new keys, `++`."""
+    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in overrides]
 
 
 def check_key(override: Override, groups: Collection[str]) -> None:
@@ -108,7 +109,7 @@ def label(names: Sequence[str], values: Mapping[str, str], baseline: str = "") -
 def short_key(key: str) -> str:
     """The shortest ending of a dotted key that names no other key."""
     if key.startswith(_OPTIONS):
-        return key.split(".options.", 1)[1]
+        return key.split(".options.", 1)[1] if ".options." in key else key.removeprefix("model.")
     every = [*flatten(Config()), *GROUPS]
     parts = key.split(".")
     for start in range(len(parts) - 1, 0, -1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from gptlab.registry import register
 
@@ -29,3 +29,22 @@ def relu() -> nn.Module:
 def silu() -> nn.Module:
     """x sigmoid(x), also called swish."""
     return nn.SiLU()
+
+
+class SquaredReLU(nn.Module):
+    """max(0, x)^2."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.relu().square()
+
+
+@register("activation", "relu2")
+def relu2() -> nn.Module:
+    """max(0, x)^2 (Primer, So et al. 2021)."""
+    return SquaredReLU()
+
+
+@register("activation", "identity")
+def identity() -> nn.Module:
+    """Returns its input: the feed-forward layer collapses into one linear map."""
+    return nn.Identity()

@@ -2,50 +2,181 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, unknown
 from gptlab.model.layers import Linear
+from gptlab.model.norms import RMSNorm
+from gptlab.model.positions import AttentionPosition
 from gptlab.registry import register
+
+_OPTIONS = "model.options.attention"
+_QK_NORMS = ("none", "rms", "rms_full", "l2")
+_SCALES = ("inverse_sqrt", "inverse", "learned")
+_IMPLEMENTATIONS = ("auto", "manual", "sdpa")
 
 
 @register("attention", "multi_head")
 class MultiHeadAttention(nn.Module):
-    """softmax(Q K^T / sqrt(head_dim)) V in n_heads subspaces, then one projection (Vaswani et al. 2017).
+    """softmax(scale * Q K^T) V in n_heads subspaces, then one projection (Vaswani et al. 2017).
 
-    With `causal`, a token attends to itself and to what came before it. `drop_attention` drops attention weights.
+    With `causal`, a token attends to itself and to what came before it; `window` lets it see only that many tokens,
+    itself included. n_kv_heads < n_heads shares each key and value head among several queries: GQA (Ainslie et al.
+    2023), or MQA (Shazeer 2019) with one. `drop_attention` drops attention weights.
+
+    scale     inverse_sqrt 1/sqrt(head_dim); inverse 1/head_dim (muP); learned, one per head, from inverse_sqrt
+    qk_norm   rms over each head (Dehghani et al. 2023); rms_full over all heads (OLMo 2); l2 unit vectors and one
+              learned scale per head, from sqrt(head_dim) (Henry et al. 2020)
+    softcap   logits become softcap * tanh(logits / softcap) (Gemma 2)
     """
 
     def __init__(
-        self, emb_dim: int, n_heads: int, causal: bool = True, qkv_bias: bool = False, drop_attention: float = 0.0
+        self,
+        emb_dim: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        causal: bool = True,
+        qkv_bias: bool = False,
+        attention_bias: bool = True,
+        drop_attention: float = 0.0,
+        position: AttentionPosition | None = None,
+        qk_norm: str = "none",
+        softcap: float | None = None,
+        window: int | None = None,
+        scale: str = "inverse_sqrt",
+        implementation: str = "auto",
     ) -> None:
         super().__init__()
-        if emb_dim % n_heads:
-            raise ConfigError(f"n_heads={n_heads}: emb_dim={emb_dim} is not divisible by it.")
-        self.n_heads = n_heads
-        self.causal = causal
+        n_kv_heads = n_kv_heads or n_heads
+        _check(emb_dim, n_heads, n_kv_heads, qk_norm, softcap, window, scale, implementation)
+        head_dim = emb_dim // n_heads
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.causal, self.window, self.softcap = causal, window, softcap
         self.drop_attention = drop_attention
+        self.manual = implementation == "manual" or softcap is not None
+        self.scale_rule, self.qk_norm = scale, qk_norm
+        self.scale = 1 / head_dim if scale == "inverse" else 1 / math.sqrt(head_dim)
         self.W_query = Linear(emb_dim, emb_dim, bias=qkv_bias)
-        self.W_key = Linear(emb_dim, emb_dim, bias=qkv_bias)
-        self.W_value = Linear(emb_dim, emb_dim, bias=qkv_bias)
-        self.out_proj = Linear(emb_dim, emb_dim, into_stream=True)
+        self.W_key = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias)
+        self.W_value = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias, branch=True)
+        self.out_proj = Linear(emb_dim, emb_dim, bias=attention_bias, branch=True, into_stream=True)
+        if qk_norm.startswith("rms"):
+            full = qk_norm == "rms_full"
+            self.query_norm = RMSNorm(emb_dim if full else head_dim)
+            self.key_norm = RMSNorm(n_kv_heads * head_dim if full else head_dim)
+        if scale == "learned" or qk_norm == "l2":
+            start = math.sqrt(head_dim) if qk_norm == "l2" else self.scale
+            self.head_scale = nn.Parameter(torch.full((n_heads, 1, 1), start))
+        self.position = position  # for positions that act here, inside attention: rope, alibi
         self.register_load_state_dict_pre_hook(_drop_mask)  # type: ignore[no-untyped-call]
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (self._heads(project(x)) for project in (self.W_query, self.W_key, self.W_value))
+        q, k, v = self.queries_keys_values(x)
         dropout = self.drop_attention if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=dropout)
+        if self.manual:
+            weights = F.dropout(self.logits(q, k).softmax(-1), dropout)
+            y = weights @ self._repeated(v)
+        else:
+            mask = self._mask(q.shape[-2], q)
+            shared = self.n_kv_heads != self.n_heads
+            causal = self.causal and mask is None
+            y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
         return self.out_proj(y.transpose(1, 2).flatten(2))  # (B, heads, T, head_dim) -> (B, T, emb_dim)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        """(B, T, emb_dim) -> (B, heads, T, head_dim)"""
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, T, emb_dim) -> q (B, n_heads, T, head_dim), k and v (B, n_kv_heads, T, head_dim), normed and rotated."""
+        q, k, v = self.W_query(x), self.W_key(x), self.W_value(x)
+        if self.qk_norm == "rms_full":
+            q, k = self.query_norm(q), self.key_norm(k)
+        q, k, v = _heads(q, self.n_heads), _heads(k, self.n_kv_heads), _heads(v, self.n_kv_heads)
+        if self.qk_norm == "rms":
+            q, k = self.query_norm(q), self.key_norm(k)
+        elif self.qk_norm == "l2":
+            q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        if self.position is not None:
+            q, k = self.position.rotate(q, k)
+        return (q * self.head_scale if self._learned else q), k, v
+
+    def logits(self, q: Tensor, k: Tensor) -> Tensor:
+        """What the softmax takes, (B, n_heads, T, T), computed openly; -inf where a token may not look."""
+        logits = q @ self._repeated(k).transpose(-1, -2) * self._scale
+        if self.softcap is not None:
+            logits = self.softcap * torch.tanh(logits / self.softcap)
+        mask = self._mask(q.shape[-2], q, plain_causal=True)
+        return logits if mask is None else logits + mask
+
+    def _mask(self, length: int, like: Tensor, plain_causal: bool = False) -> Tensor | None:
+        """What is added to the logits, (T, T) or (n_heads, T, T); None for nothing, or where torch's flag will do."""
+        bias = None if self.position is None else self.position.bias(length, like)
+        if bias is None and self.window is None and not (self.causal and plain_causal):
+            return None
+        at = torch.arange(length, device=like.device)
+        behind = at[:, None] - at  # how far the key stands behind the query
+        hidden = behind < 0 if self.causal else torch.zeros_like(behind, dtype=torch.bool)
+        if self.window is not None:
+            hidden = hidden | (behind.abs() >= self.window)
+        mask = torch.zeros(length, length, dtype=like.dtype, device=like.device).masked_fill(hidden, -torch.inf)
+        return mask if bias is None else mask + bias
+
+    @property
+    def _learned(self) -> bool:
+        return self.scale_rule == "learned" or self.qk_norm == "l2"
+
+    @property
+    def _scale(self) -> float:
+        return 1.0 if self._learned else self.scale
+
+    def _repeated(self, x: Tensor) -> Tensor:
+        """Each key or value head once for every query head that shares it."""
+        return x.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
 
     def extra_repr(self) -> str:
-        return f"n_heads={self.n_heads}, causal={self.causal}, drop_attention={self.drop_attention}"
+        heads = f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, scale={self.scale_rule}, qk_norm={self.qk_norm}"
+        sight = f"causal={self.causal}, window={self.window}, softcap={self.softcap}, manual={self.manual}"
+        return f"{heads}, {sight}, drop_attention={self.drop_attention}"
+
+
+def _heads(x: Tensor, n_heads: int) -> Tensor:
+    """(B, T, n_heads * head_dim) -> (B, n_heads, T, head_dim)"""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def _check(
+    emb_dim: int,
+    n_heads: int,
+    n_kv_heads: int,
+    qk_norm: str,
+    softcap: float | None,
+    window: int | None,
+    scale: str,
+    implementation: str,
+) -> None:
+    if emb_dim % n_heads:
+        raise ConfigError(f"model.n_heads={n_heads}: model.emb_dim={emb_dim} is not divisible by it.")
+    if n_kv_heads < 1 or n_heads % n_kv_heads:
+        raise ConfigError(f"model.n_kv_heads={n_kv_heads}: model.n_heads={n_heads} is not divisible by it.")
+    for name, value, allowed in (
+        ("qk_norm", qk_norm, _QK_NORMS),
+        ("scale", scale, _SCALES),
+        ("implementation", implementation, _IMPLEMENTATIONS),
+    ):
+        if value not in allowed:
+            raise unknown(f"{_OPTIONS}.{name}", value, allowed)
+    if window is not None and window < 1:
+        raise ConfigError(f"{_OPTIONS}.window={window}: must be 1 or more; a token must at least see itself.")
+    if softcap is not None and not softcap > 0:
+        raise ConfigError(f"{_OPTIONS}.softcap={softcap}: must be above 0.")
+    if softcap is not None and implementation == "sdpa":
+        raise ConfigError(f"{_OPTIONS}.softcap={softcap}: implementation=sdpa cannot cap logits. Use auto or manual.")
+    if qk_norm == "l2" and scale != "inverse_sqrt":
+        raise ConfigError(
+            f"{_OPTIONS}.scale={scale}: would be ignored, because qk_norm=l2 has a learned scale of its own."
+        )
 
 
 def _drop_mask(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from gptlab.config import Config, ModelConfig
 from gptlab.model.deep_mlp import DeepMLP
 from gptlab.model.gpt import GPT
 from gptlab.model.init import Draw, TorchInit
-from gptlab.model.layers import uninitialised
+from gptlab.model.layers import Linear, uninitialised
 from gptlab.model.parts import Parts
 
 Init = Callable[[nn.Module, str], Draw | None]
@@ -57,6 +58,16 @@ def skeleton(config: ModelConfig) -> Model:
         return ARCHITECTURES[config.architecture](config)
 
 
+def learning_rate_scales(model: nn.Module, config: ModelConfig) -> dict[str, float]:
+    """Parameter name -> factor on its learning rate, as the init asks (muP does; the others leave it at 1)."""
+    scale = getattr(Parts(config)("init"), "rate_scale", lambda module, name: 1.0)
+    scales: dict[str, float] = {}
+    for path, module in model.named_modules():
+        for name, _ in module.named_parameters(recurse=False):
+            scales[f"{path}.{name}" if path else name] = scale(module, name)
+    return scales
+
+
 def reference_config(config: ModelConfig) -> ModelConfig:
     """The book's choices at the sizes of `config`: what paired random numbers are shared with."""
     if config.architecture == "deep_mlp":
@@ -78,6 +89,8 @@ def _draws(model: nn.Module, init: Init) -> Iterator[tuple[str, Tensor, Draw]]:
             draw = init(module, name)
             if draw is not None and id(parameter) not in seen:
                 seen.add(id(parameter))
+                if isinstance(module, Linear):
+                    draw = replace(draw, scale=draw.scale * module.gain)
                 yield f"{path}.{name}" if path else name, parameter, draw
 
 

@@ -25,12 +25,16 @@ class DeepMLP(nn.Module):
         self.layers = nn.ModuleList(
             nn.Sequential(Linear(width, following), parts("activation")) for width, following in pairwise(sizes)
         )
-        self.shortcut = parts("shortcut")
+        # Where a layer changes the width there is no shortcut.
+        self.shortcuts = nn.ModuleList(
+            parts("shortcut", emb_dim=width) if width == following else nn.Identity()
+            for width, following in pairwise(sizes)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
+        for layer, shortcut in zip(self.layers, self.shortcuts, strict=True):
             branch = layer(x)
-            x = self.shortcut(x, branch) if branch.shape == x.shape else branch
+            x = shortcut(x, branch) if branch.shape == x.shape else branch
         return x
 
     def example_input(self, batch_size: int, context: int) -> Tensor:

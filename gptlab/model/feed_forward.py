@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlab.model.layers import Linear
@@ -17,13 +18,81 @@ def hidden_width(emb_dim: int, expansion: float) -> int:
 class MLP(nn.Module):
     """W2 act(W1 x + b1) + b2, with a hidden width of expansion * emb_dim, rounded to the nearest integer."""
 
-    def __init__(self, emb_dim: int, activation: nn.Module, expansion: float = 4.0) -> None:
+    def __init__(
+        self,
+        emb_dim: int,
+        activation: nn.Module,
+        expansion: float = 4.0,
+        feed_forward_bias: bool = True,
+        drop_feed_forward: float = 0.0,
+    ) -> None:
         super().__init__()
         width = hidden_width(emb_dim, expansion)
-        self.layers = nn.Sequential(Linear(emb_dim, width), activation, Linear(width, emb_dim, into_stream=True))
+        self.layers = nn.Sequential(
+            Linear(emb_dim, width, bias=feed_forward_bias, branch=True),
+            activation,
+            Linear(width, emb_dim, bias=feed_forward_bias, branch=True, into_stream=True),
+        )
+        self.drop = drop_feed_forward
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+        first, activation, last = self.layers
+        return last(F.dropout(activation(first(x)), self.drop, self.training))
+
+    def extra_repr(self) -> str:
+        return f"drop={self.drop}"
+
+
+class Gated(nn.Module):
+    """W2 (act(W1 x) * V x): one projection opens and closes the other (Shazeer 2020).
+
+    Three matrices instead of two: at expansion 8/3 it has the weights of an MLP at 4.
+    """
+
+    def __init__(self, activation: nn.Module, emb_dim: int, expansion: float, bias: bool, dropout: float) -> None:
+        super().__init__()
+        width = hidden_width(emb_dim, expansion)
+        self.gate = Linear(emb_dim, width, bias=bias, branch=True)
+        self.value = Linear(emb_dim, width, bias=bias, branch=True)
+        self.out = Linear(width, emb_dim, bias=bias, branch=True, into_stream=True)
+        self.activation = activation
+        self.drop = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(F.dropout(self.activation(self.gate(x)) * self.value(x), self.drop, self.training))
+
+    def extra_repr(self) -> str:
+        return f"drop={self.drop}"
+
+
+@register("feed_forward", "glu")
+def glu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+    """W2 (sigmoid(W1 x) * V x) (Dauphin et al. 2016)."""
+    return Gated(nn.Sigmoid(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+
+
+@register("feed_forward", "geglu")
+def geglu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+    """W2 (GELU(W1 x) * V x), with the exact GELU (Shazeer 2020)."""
+    return Gated(nn.GELU(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+
+
+@register("feed_forward", "swiglu")
+def swiglu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+    """W2 (SiLU(W1 x) * V x) (Shazeer 2020; PaLM, Llama)."""
+    return Gated(nn.SiLU(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+
+
+@register("feed_forward", "reglu")
+def reglu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+    """W2 (ReLU(W1 x) * V x) (Shazeer 2020)."""
+    return Gated(nn.ReLU(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+
+
+@register("feed_forward", "bilinear")
+def bilinear(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+    """W2 (W1 x * V x): a gate without a nonlinearity (Mnih & Hinton 2007; Shazeer 2020)."""
+    return Gated(nn.Identity(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "identity")

@@ -25,15 +25,28 @@ def uninitialised() -> Iterator[None]:
 
 
 class Linear(nn.Linear):
-    """x @ W.T + b, (..., in_features) -> (..., out_features).
+    """x @ W.T + b, (..., in_features) -> (..., out_features). It tells `init` what it is for:
 
-    `into_stream` marks the last layer of a branch, the one whose output is added to the residual stream: GPT-2 scales
-    its initial weights by 1/sqrt(2 n_layers).
+    branch        its size sets the size of a branch's output: all but queries and keys, which meet in a softmax
+    into_stream   the last layer of a branch, whose output is added to the residual stream
+    head          it turns features into logits
+    gain          a factor on the initial scale; DeepNorm sets it on the layers of a branch
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, into_stream: bool = False) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        branch: bool = False,
+        into_stream: bool = False,
+        head: bool = False,
+    ) -> None:
         super().__init__(in_features, out_features, bias=bias)
+        self.branch = branch
         self.into_stream = into_stream
+        self.head = head
+        self.gain = 1.0
 
     def reset_parameters(self) -> None:
         if not _leave_empty.get():

@@ -10,7 +10,10 @@ from gptlab.config import ModelConfig
 
 
 def with_dropout_sites(config: ModelConfig) -> ModelConfig:
-    """A copy in which each dropout site that was left open has `drop_rate`."""
+    """A copy in which each dropout site that was left open has its rate: `drop_rate`, and 0 inside feed-forward layers.
+
+    The book drops at three sites; the one inside the feed-forward layer is not among them.
+    """
 
     def rate(site: float | None) -> float:
         return config.drop_rate if site is None else site
@@ -20,6 +23,7 @@ def with_dropout_sites(config: ModelConfig) -> ModelConfig:
         drop_embedding=rate(config.drop_embedding),
         drop_attention=rate(config.drop_attention),
         drop_shortcut=rate(config.drop_shortcut),
+        drop_feed_forward=config.drop_feed_forward or 0.0,
     )
 
 
@@ -45,4 +49,7 @@ class Parts:
             return inputs[key]
         if key == "layer":
             return self.layer
+        if key == "position":  # what an attention layer is given: a position of its own, if that acts inside attention
+            acts_here = getattr(registry.get("position", self.config.position).factory, "in_attention", False)
+            return self("position") if acts_here else None
         return self(key) if key in registry.SLOTS else getattr(self.config, key)

@@ -1,10 +1,14 @@
-"""Positions: given the token embeddings (B, T, emb_dim), the (T, emb_dim) to add to them, or None to add nothing."""
+"""Positions: given the token embeddings (B, T, emb_dim), the (T, emb_dim) to add to them, or None to add nothing.
+
+A position that acts inside attention is an `AttentionPosition`; each attention layer then has one of its own.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from gptlab.errors import ConfigError, unknown
 from gptlab.model.layers import Embedding
 from gptlab.registry import register
 
@@ -28,14 +32,91 @@ class SinusoidalPosition(nn.Module):
 
     def __init__(self, context_length: int, emb_dim: int, base: float = 10_000.0) -> None:
         super().__init__()
-        pairs = (emb_dim + 1) // 2  # an odd emb_dim ends on a sine
-        rates = base ** (-2.0 * torch.arange(pairs, dtype=torch.float64) / emb_dim)
-        angles = torch.arange(context_length, dtype=torch.float64)[:, None] * rates  # (context_length, pairs)
-        table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :emb_dim]
+        _check_base(base)
+        angles = _angles(context_length, emb_dim, base)
+        table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :emb_dim]  # an odd width ends on a sine
         self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.table[: tokens.shape[1]]
+
+
+class AttentionPosition(nn.Module):
+    """Acts inside attention, on queries and keys or on the logits, and adds nothing to the embeddings."""
+
+    in_attention = True
+
+    def forward(self, tokens: Tensor) -> None:
+        return None
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """q (B, n_heads, T, head_dim) and k (B, n_kv_heads, T, head_dim), changed by their positions."""
+        return q, k
+
+    def bias(self, length: int, like: Tensor) -> Tensor | None:
+        """What is added to the logits, (n_heads, length, length), in the type and on the device of `like`."""
+        return None
+
+
+@register("position", "rope")
+class RotaryPosition(AttentionPosition):
+    """Turns queries and keys by an angle that grows with the position, so that logits see distances (Su et al. 2021).
+
+    pairing: `half` pairs feature i with i + head_dim/2 (Llama), `interleaved` pairs 2i with 2i + 1 (GPT-J).
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(
+        self, context_length: int, emb_dim: int, n_heads: int, base: float = 10_000.0, pairing: str = "half"
+    ) -> None:
+        super().__init__()
+        head_dim = emb_dim // n_heads
+        if head_dim % 2:
+            raise ConfigError(
+                f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number."
+            )
+        if pairing not in ("half", "interleaved"):
+            raise unknown("model.options.position.pairing", pairing, ("half", "interleaved"))
+        _check_base(base)
+        self.pairing = pairing
+        angles = _angles(context_length, head_dim, base)  # (context_length, head_dim / 2)
+        self.register_buffer("cos", angles.cos().to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("sin", angles.sin().to(torch.get_default_dtype()), persistent=False)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self._turned(q), self._turned(k)
+
+    def _turned(self, x: Tensor) -> Tensor:
+        cos, sin = self.cos[: x.shape[-2]].to(x.dtype), self.sin[: x.shape[-2]].to(x.dtype)
+        if self.pairing == "half":
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+
+    def extra_repr(self) -> str:
+        return f"pairing={self.pairing}"
+
+
+@register("position", "alibi")
+class ALiBi(AttentionPosition):
+    """Takes slope * distance from each attention logit, a steeper slope for each head (Press et al. 2021)."""
+
+    slopes: Tensor
+
+    def __init__(self, n_heads: int, causal: bool = True) -> None:
+        super().__init__()
+        if not causal:
+            raise ConfigError(
+                "model.position=alibi: measures how far back a token lies, and model.causal=false looks ahead."
+            )
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
+
+    def bias(self, length: int, like: Tensor) -> Tensor:
+        at = torch.arange(length, device=like.device, dtype=like.dtype)
+        return self.slopes.to(like)[:, None, None] * (at - at[:, None])  # key minus query: negative for the past
 
 
 @register("position", "none")
@@ -44,3 +125,21 @@ class NoPosition(nn.Module):
 
     def forward(self, tokens: Tensor) -> None:
         return None
+
+
+def alibi_slopes(n_heads: int) -> list[float]:
+    """2^(-8 i / n) for the largest power of two n within n_heads; the rest from every other slope of 2n."""
+    n = 2 ** (n_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * i / n) for i in range(1, n + 1)]
+    return slopes + [2 ** (-8 * i / (2 * n)) for i in range(1, 2 * (n_heads - n), 2)]
+
+
+def _angles(length: int, dim: int, base: float) -> Tensor:
+    """t / base^(2i/dim) for position t and pair i: (length, ceil(dim / 2)), float64."""
+    rates = base ** (-2.0 * torch.arange((dim + 1) // 2, dtype=torch.float64) / dim)
+    return torch.arange(length, dtype=torch.float64)[:, None] * rates
+
+
+def _check_base(base: float) -> None:
+    if not base > 1:
+        raise ConfigError(f"model.options.position.base={base:g}: must be above 1.")

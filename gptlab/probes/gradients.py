@@ -2,12 +2,13 @@
 
 `grad_mean_abs` is the book's number, the mean of |dL/dw| over a tensor; `grad_norm` is the Euclidean norm, whose
 squares add up over tensors. The loss is the mean cross-entropy over all tokens in nats, for `deep_mlp` the mean
-squared error.
+squared error. `split` and `paths` look at where the gradient came from: see `splits` and `spectrum`.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,9 @@ from torch import nn
 
 from gptlab import streams
 from gptlab.data.batches import Batch
+from gptlab.probes import spectrum, splits
 from gptlab.probes.groups import group_of
+from gptlab.probes.observing import untouched
 from gptlab.probes.subject import Measurement, Subject, l2_norm
 
 
@@ -26,16 +29,17 @@ def measure(subject: Subject) -> Measurement:
     probe = config.probes.gradients
     assert probe is not None and probe.context is not None
     batch = subject.source.batch(probe.batch_size, probe.context)
-    model.train(probe.dropout)
-    try:
+    with untouched(model, train=probe.dropout):
         with streams.forked(config.seed, "dropout"):
             loss = loss_of(model, batch)
         loss.backward()
         tensors = [_tensor_row(name, parameter) for name, parameter in model.named_parameters()]
-    finally:
-        model.zero_grad(set_to_none=True)
-        model.eval()
-    found = Measurement(metrics={"loss": loss.item()}, tables={"tensors": tensors, "layers": _by_part(tensors)})
+    layers = _by_part(tensors)
+    if probe.split:
+        layers += splits.rows(splits.split(model, lambda: loss_of(model, _differentiable(batch))))
+    if probe.paths:
+        layers += spectrum.rows(spectrum.spectrum(model, loss_of, batch))
+    found = Measurement(metrics={"loss": loss.item()}, tables={"tensors": tensors, "layers": layers})
     if subject.is_gpt:
         found.metrics["ln_vocab_size"] = math.log(config.model.vocab_size)
         found.warnings += _far_from_uniform(loss.item(), config.model.vocab_size)
@@ -49,6 +53,11 @@ def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
     if batch.targets.is_floating_point():
         return F.mse_loss(output, batch.targets)
     return F.cross_entropy(output.flatten(0, 1), batch.targets.flatten())
+
+
+def _differentiable(batch: Batch) -> Batch:
+    """The same batch; numbers that go into a model are then where its stream begins, and can have a gradient."""
+    return replace(batch, inputs=batch.inputs.clone().requires_grad_()) if batch.inputs.is_floating_point() else batch
 
 
 def _tensor_row(name: str, parameter: nn.Parameter) -> dict[str, Any]:

@@ -19,6 +19,8 @@ def group_of(name: str) -> tuple[int | None, str]:
     first, *rest = name.split(".")
     if first == "trf_blocks":
         return int(rest[0]), next(group for start, group in _BLOCK_GROUPS.items() if rest[1].startswith(start))
+    if first == "shortcuts":
+        return int(rest[0]), "shortcut"
     if first == "layers":  # deep_mlp: the book looks at the weights without the biases
         return int(rest[0]), rest[-1]
     return None, _GPT_GROUPS.get(first, first)

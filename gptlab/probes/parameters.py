@@ -39,7 +39,7 @@ def count(config: Config) -> dict[str, float | int]:
     counts["mib"] = weight_bytes(model) / 2**20
     probe = config.probes.parameters
     context = (probe.context if probe else None) or config.model.context_length
-    forward = forward_flops(config.model, context)
+    forward = forward_flops(model, config.model, context)
     counts["flops_forward_per_token"] = forward
     counts["flops_training_per_token"] = 3 * forward  # the backward pass makes two products for each of the forward's
     return counts
@@ -53,19 +53,21 @@ def group_sizes(model: nn.Module) -> Counter[str]:
     return sizes
 
 
-def forward_flops(config: ModelConfig, context: int) -> int:
-    """FLOPs of one forward pass over `context` tokens, per token (for deep_mlp: per row)."""
-    model = skeleton(config).requires_grad_(False)
+def forward_flops(model: Model, config: ModelConfig, context: int) -> int:
+    """FLOPs of one forward pass over `context` tokens, per token (for deep_mlp: per row). `model` is the skeleton."""
+    model.requires_grad_(False)
     if not isinstance(model, GPT):
         return _executed(model, context)
-    if any("layer" in part.inputs for part in chosen(config)):
+    if config.layers or any("layer" in part.inputs for part in chosen(config)):
         return round(_executed(model, context) / context)
     # No part knows its layer, so the blocks cost the same. One pass over 96 of them would take a second.
-    blocks = list(model.trf_blocks)
+    whole = model.trf_blocks
     model.trf_blocks = nn.Sequential()
     frame = _executed(model, context)
-    model.trf_blocks = nn.Sequential(*blocks[:1])
-    return round((frame + len(blocks) * (_executed(model, context) - frame)) / context)
+    model.trf_blocks = nn.Sequential(*list(whole)[:1])
+    block = _executed(model, context) - frame
+    model.trf_blocks = whole
+    return round((frame + len(whole) * block) / context)
 
 
 def _executed(model: Model, context: int) -> int:

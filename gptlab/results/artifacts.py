@@ -20,7 +20,7 @@ from gptlab.results.reading import DamagedError, reason
 
 Rows = Sequence[dict[str, Any]]
 
-LAYERS, GENERATION = "layers.csv", "generation.json"
+LAYERS, GENERATION, STEPS = "layers.csv", "generation.json", "metrics.jsonl"
 WHOLE_LAYER = "all"  # the part that stands for a layer as a whole
 
 
@@ -78,6 +78,29 @@ def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
         raise DamagedError(f"{GENERATION}: {reason(error)}") from error
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedError(f"{GENERATION}: not as it should be ({type(error).__name__}: {error})") from error
+
+
+def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
+    """Rows of step, tokens, flops, seconds, metric, value. A torn last line is what a kill leaves, and is passed over.
+
+    A step that was recorded twice (a resumed run repeats what it had lost) counts with its last record. DamagedError
+    names the line.
+    """
+    content = _read(folder / STEPS, hashes.get(STEPS))
+    lines = (content or "").split("\n")
+    whole = lines[:-1]  # the last one is empty, or torn
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for number, line in enumerate(whole, 1):
+        try:
+            entry = json.loads(line)
+            where = {name: _number(entry.get(name)) for name in ("tokens", "flops", "seconds")}
+            steps[int(entry["step"])] = [
+                {"step": int(entry["step"]), **where, "metric": str(name), "value": _number(value)}
+                for name, value in entry["metrics"].items()
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedError(f"{STEPS}: line {number} cannot be read") from error
+    return [row for step in sorted(steps) for row in steps[step]]
 
 
 def _read(path: Path, expected: str | None) -> str | None:

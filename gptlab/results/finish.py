@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TextIO
 
 from gptlab.errors import GptlabError
+from gptlab.results.cells import printable
+from gptlab.results.comparing import compare
+from gptlab.results.exports import write_comparison
 from gptlab.results.study import Study, load_study, write_tables
 from gptlab.results.table import print_study
 
 
 def finish_study(folder: Path | str, console_width: int | None = None, file: TextIO | None = None) -> Study:
-    """Read the study, print its table to `file` (standard output), write its CSV files and figures.
+    """Read the study, print its table to `file` (standard output), write its tables, figures and report.
+
+    With several seeds the table is the comparison: a row per variant, and how sure each difference is.
 
     GptlabError when `folder` is no study, or takes no files; the table has been printed by then.
     """
     from gptlab.results.figures import write_figures
+    from gptlab.results.report import write_report
 
     study = load_study(folder)
-    print_study(study, console_width, file)
+    several = study.runs["seed"].nunique() > 1
+    comparison = compare([folder])
+    print_study(study, console_width, file, comparison if several else None)
     try:
         write_tables(study)
-        write_figures(study)
+        write_comparison(comparison, study.folder)
+        drawn = write_figures(study, comparison)
+        report = write_report(folder, study=study, comparison=comparison, drawn=drawn)
     except OSError as error:
         reason = error.strerror or str(error)
         raise GptlabError(
-            f"cannot write tables and figures into {folder}: {reason}. What was measured is not touched."
+            f"cannot write tables, figures and the report into {folder}: {reason}. What was measured is not touched."
         ) from error
+    print(f"Report: {printable(str(report))}", file=file or sys.stdout)
     return study

@@ -1,123 +1,113 @@
-"""`gptlab ls`: every run on disk with its state, newest study first. JSON only, so that thousands list at once."""
+"""`gptlab ls`: every run on disk with its state, newest study first; filtered, sorted, in the form asked for."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
-import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from gptlab.errors import GptlabError
+from gptlab.errors import ConfigError, closest
+from gptlab.results import where
 from gptlab.results.cells import column, count, printable
-from gptlab.results.reading import PLAN, load_outcome, load_plan
+from gptlab.results.rows import DEFAULT_COLUMNS, RunRow, list_runs
 
-_STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")
-_DEPTH = 2  # <output_dir>/<study>/<time>
+__all__ = ["FORMATS", "RunRow", "list_runs", "print_rows", "print_runs", "select"]
 
-
-@dataclass(frozen=True)
-class RunRow:
-    """One run, or one damaged study that hides its runs (no label then). `when` is the study's start."""
-
-    study: str
-    when: str
-    label: str
-    seed: int | None
-    state: str
-    error: str
-    parameters: int | float | None
-    loss: int | float | None
-    seconds: float | None
-    folder: Path
-
-
-def list_runs(output_dir: Path | str) -> list[RunRow]:
-    """All runs under `output_dir` (or in one study's folder), newest study first; empty when there are none.
-
-    Reading only. A damaged file costs its run, a damaged plan is rebuilt from the run folders.
-    """
-    found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
-    return [row for when, folder in found for row in _study_rows(folder, when)]
+FORMATS = ("table", "csv", "json", "md")
+_COLOURS = {"finished": "32", "failed": "1;31", "damaged": "1;31"}  # all others: yellow
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text cell that starts so
 
 
 def print_runs(output_dir: Path | str, console_width: int | None = None, file: TextIO | None = None) -> None:
     """Print the listing: a line per study, a line per run, and the first line of each error."""
-    from rich.text import Text
-
-    from gptlab.results.table import STATE_STYLES, emit, make_console
-
-    console = make_console(console_width, file)
-    rows = list_runs(output_dir)
-    lines = _aligned(rows)
-    with console.capture() as capture:
-        if not rows:
-            console.print(Text(f"No runs in {printable(str(output_dir))}."))
-        for folder, group in groupby(zip(rows, lines, strict=True), key=lambda pair: _study_of(pair[0])):
-            runs = list(group)
-            states = Counter(row.state for row, _ in runs)
-            summary = ", ".join(f"{number} {state}" for state, number in states.items())
-            title = Text.assemble((printable(runs[0][0].study), "bold"), f"  {runs[0][0].when}  {summary}")
-            console.print(title, soft_wrap=True)
-            console.print(Text(f"  {printable(str(folder))}", style="dim"), soft_wrap=True)
-            for row, (before, after) in runs:
-                state = (f"{row.state:<11}", STATE_STYLES.get(row.state, "yellow"))
-                console.print(Text.assemble(before, state, after), soft_wrap=True)
-                if row.error:
-                    console.print(Text(f"    {printable(row.error.splitlines()[0])}", style="red"), soft_wrap=True)
-            console.print()
-    emit(console, capture.get().rstrip("\n") + "\n")
+    print_rows(list_runs(output_dir), Path(output_dir), file=file)
 
 
-def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
-    if os.path.lexists(folder / PLAN) or _STAMP.fullmatch(folder.name):
-        yield folder
-    elif depth < _DEPTH:
-        try:
-            with os.scandir(folder) as entries:
-                inside = [Path(entry.path) for entry in entries if entry.is_dir()]
-        except OSError:
-            return
-        for child in inside:
-            yield from _study_folders(child, depth + 1)
+def select(rows: list[RunRow], condition: str = "", sort: str = "", top: int | None = None) -> list[RunRow]:
+    """The rows that fit `condition` (see `where`), sorted by the keys in `sort` (`-key`: largest first), `top` of them.
+
+    A run that lacks a key comes last. ConfigError for a condition that cannot be read, or a key that no run has.
+    """
+    if condition:
+        test, keys = where.parse(condition)
+        _check_keys("--where", keys, rows)
+        rows = [row for row in rows if test(row.value)]
+    for key in reversed([word.strip() for word in sort.split(",") if word.strip()]):
+        name, falling = key.removeprefix("-"), key.startswith("-")
+        _check_keys("--sort", [name], rows)
+        have = [row for row in rows if row.value(name) is not None]
+        have.sort(key=lambda row: _rank(row.value(name)), reverse=falling)
+        rows = have + [row for row in rows if row.value(name) is None]
+    return rows[:top]
 
 
-def _when(folder: Path) -> str:
-    stamp = _STAMP.fullmatch(folder.name)
-    if stamp:
-        return f"{stamp[1]} {stamp[2]}:{stamp[3]}:{stamp[4]}"
-    try:  # a folder that somebody renamed
-        return datetime.fromtimestamp((folder / PLAN).stat().st_mtime).strftime("%Y-%m-%d %H:%M:%S")
-    except OSError:
-        return ""
+def print_rows(
+    rows: list[RunRow],
+    folder: Path,
+    form: str = "table",
+    columns: Sequence[str] = (),
+    file: TextIO | None = None,
+) -> None:
+    """Print rows as a table of studies (without `columns`), or with one row per run and these columns in any form."""
+    file = file or sys.stdout
+    if form != "table" or columns:
+        _check_keys("--columns", columns, rows)
+        text = _as(form, rows, columns or DEFAULT_COLUMNS)
+    elif not rows:
+        text = f"No runs in {_safe(str(folder))}.\n"
+    else:
+        text = "\n".join(_studies(rows, file.isatty() and not os.environ.get("NO_COLOR"))) + "\n"
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    file.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
+    file.flush()
 
 
-def _study_rows(folder: Path, when: str) -> Iterator[RunRow]:
-    try:
-        plan = load_plan(folder)
-    except GptlabError as error:
-        if os.path.lexists(folder / PLAN):
-            name = folder.parent.name
-            yield RunRow(name, when, "", None, "damaged", str(error), None, None, None, folder)
-        return
-    for run in plan.runs:
-        outcome = load_outcome(folder / run.folder)
-        yield RunRow(
-            study=plan.study,
-            when=when,
-            label=run.label,
-            seed=run.seed,
-            state=outcome.state,
-            error=outcome.error,
-            parameters=outcome.metrics.get("parameters"),
-            loss=outcome.metrics.get("loss"),
-            seconds=outcome.seconds,
-            folder=folder / run.folder,
+def _check_keys(option: str, keys: Sequence[str], rows: list[RunRow]) -> None:
+    """A key that no run has is a mistake in typing; one that some lack is not."""
+    for key in keys:
+        if not rows or any(row.value(key) is not None or key in row.known() for row in rows):
+            continue
+        match = closest(key, {name for row in rows[:100] for name in row.known()})
+        hint = f" Did you mean {match!r}?" if match else ""
+        raise ConfigError(
+            f"{option}: no run has {key!r}.{hint} A key is a column of `gptlab ls`, a metric, or a key of the config."
         )
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    """Numbers before texts, so that anything can be sorted."""
+    is_number = isinstance(value, int | float)
+    return (not is_number, value if is_number else str(value))
+
+
+def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
+    """The lines of the table. Made by hand: a table library takes minutes for ten thousand rows."""
+    found: list[str] = []
+    for folder, group in groupby(zip(rows, _aligned(rows), strict=True), key=lambda pair: _study_of(pair[0])):
+        runs = list(group)
+        if found:
+            found.append("")
+        states = Counter(row.state for row, _ in runs)
+        stale = sum(bool(row.stale) for row, _ in runs)
+        summary = ", ".join(f"{number} {state}" for state, number in states.items()) + (
+            f", {stale} stale" if stale else ""
+        )
+        found.append(f"{_paint(_safe(runs[0][0].study), '1', coloured)}  {runs[0][0].when}  {summary}")
+        found.append(_paint(f"  {_safe(str(folder))}", "2", coloured))
+        for row, (before, after) in runs:
+            colour = _COLOURS.get(row.state, "33")
+            stale_mark = "  stale" if row.stale else ""
+            found.append(f"{before}{_paint(f'{row.state:<11}', colour, coloured)}{after}{stale_mark}".rstrip())
+            if row.error:
+                found.append(_paint(f"    {_safe(row.error.splitlines()[0])}", "31", coloured))
+    return found
 
 
 def _study_of(row: RunRow) -> Path:
@@ -128,18 +118,68 @@ def _aligned(rows: list[RunRow]) -> list[tuple[str, str]]:
     """For each row the text before its state and the text after it, aligned over the whole listing."""
     from rich.cells import cell_len
 
-    labels = [printable(row.label) for row in rows]
-    wide = min(max(map(cell_len, labels), default=0), 32)
+    labels = [_safe(row.label) for row in rows]
+    widths = [len(label) if label.isascii() else cell_len(label) for label in labels]
+    wide = min(max(widths, default=0), 32)
     seeds = ["" if row.seed is None else f"seed {row.seed}" for row in rows]
     parameters = [f"{count(row.parameters)} parameters" if row.parameters is not None else "" for row in rows]
     losses = [f"loss {text}" if text else "" for text in column([row.loss for row in rows], at_least=4)]
     seconds = ["" if row.seconds is None else f"{row.seconds:,.1f} s" for row in rows]
-    lefts = [f"  {label}{' ' * (wide - cell_len(label))}  {seed}" for label, seed in zip(labels, seeds, strict=True)]
-    widest = max(map(cell_len, lefts), default=0)
+    lefts, places = [], []
+    for label, width, seed in zip(labels, widths, seeds, strict=True):
+        lefts.append(f"  {label}{' ' * (wide - width)}  {seed}")
+        places.append(4 + max(wide, width) + len(seed))
+    widest = max(places, default=0)
     rights = [_right(texts) for texts in (parameters, losses, seconds)]
-    return [(left + " " * (widest + 2 - cell_len(left)), "  ".join(r)) for left, *r in zip(lefts, *rights, strict=True)]
+    return [
+        (left + " " * (widest + 2 - place), "  ".join(right))
+        for left, place, *right in zip(lefts, places, *rights, strict=True)
+    ]
 
 
 def _right(texts: list[str]) -> list[str]:
     widest = max(map(len, texts), default=0)
     return [text.rjust(widest) for text in texts]
+
+
+def _as(form: str, rows: list[RunRow], columns: Sequence[str]) -> str:
+    if form == "json":
+        return (
+            json.dumps([{key: row.value(key) for key in columns} for row in rows], indent=1, ensure_ascii=False) + "\n"
+        )
+    cells = [[_cell(row.value(key)) for key in columns] for row in rows]
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        for row, texts in zip(rows, cells, strict=True):
+            writer.writerow([_guarded(row.value(key), cell) for key, cell in zip(columns, texts, strict=True)])
+        return text.getvalue()
+    if form == "md":
+        shown = [[_safe(cell).replace("|", "\\|").replace("<", "&lt;") for cell in line] for line in cells]
+        return "".join(f"| {' | '.join(line)} |\n" for line in [columns, ["---"] * len(columns), *shown])
+    if form != "table":
+        raise ConfigError(f"--format: {form!r} is not one of {', '.join(FORMATS)}.")
+    shown = [list(columns), *([_safe(cell) for cell in line] for line in cells)]
+    widths = [max(len(line[place]) for line in shown) for place in range(len(columns))]
+    return "".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in shown)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value) if isinstance(value, float) else " ".join(str(value).split("\n"))
+
+
+def _guarded(value: Any, cell: str) -> str:
+    return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA_STARTS) else cell
+
+
+def _safe(text: str) -> str:
+    return text if text.isprintable() and "\\" not in text else printable(text)
+
+
+def _paint(text: str, colour: str, coloured: bool) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m" if coloured else text

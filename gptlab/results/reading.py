@@ -5,24 +5,19 @@ Reading never writes, and one bad file costs one run: whatever is wrong becomes 
 
 from __future__ import annotations
 
-import json
 import math
-import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from gptlab.errors import GptlabError
-from gptlab.runs.files import read_json
+from gptlab.runs.states import RESULT, DamagedError, load_object, reason, state_of
 
-SCHEMA = 1
-PLAN, RESULT = "plan.json", "result.json"
-RECORDED_STATES = ("finished", "failed", "interrupted")  # what result.json may say
-# The others are concluded: `planned` (no folder), `crashed` (no result.json), `damaged` (a file cannot be read).
+__all__ = ["PLAN", "STAMP", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
 
-
-class DamagedError(Exception):
-    """A file of a study that cannot be used; the text names the file."""
+PLAN = "plan.json"
+STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")
 
 
 @dataclass(frozen=True)
@@ -35,6 +30,7 @@ class PlannedRun:
     folder: str
     baseline_id: str | None = None
     delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,33 +62,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     hashes: dict[str, str] = field(default_factory=dict)
-
-
-def load_object(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`. DamagedError when there is none or when it is of a newer schema."""
-    try:
-        content = read_json(path)
-    except FileNotFoundError:
-        raise DamagedError(f"{path.name} is missing") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{path.name}: {reason(error)}") from error
-    if not isinstance(content, dict):
-        raise DamagedError(f"{path.name}: not a JSON object")
-    schema = content.get("schema", SCHEMA)
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise DamagedError(f"{path.name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
-    return content
-
-
-def reason(error: BaseException) -> str:
-    """Why a file could not be read, in a few words."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON (line {error.lineno}: {error.msg})"
-    if isinstance(error, UnicodeDecodeError):
-        return "not text in UTF-8"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error) or type(error).__name__).splitlines()[0]
+    outcome: str = ""  # of training: ok, diverged, collapsed, leaked; empty without training
+    code: dict[str, str] = field(default_factory=dict)  # what made it, for `gptlab.runs.code.changes`
 
 
 def load_plan(folder: Path) -> Plan:
@@ -106,7 +77,12 @@ def load_plan(folder: Path) -> Plan:
         runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
         if not runs:
             raise GptlabError(f"{folder} is not a study: {damage}.") from None
-        return Plan(folder.parent.name, "", (), "", "", runs, problem=str(damage))
+        return Plan(study_name(folder), "", (), "", "", runs, problem=str(damage))
+
+
+def study_name(folder: Path) -> str:
+    """The study's name as its folder has it; the folders of older studies are named after the time."""
+    return folder.parent.name if STAMP.fullmatch(folder.name) else folder.resolve().name
 
 
 def _parse_plan(content: dict[str, Any]) -> Plan:
@@ -131,9 +107,11 @@ def _parse_run(run: dict[str, Any]) -> PlannedRun:
     delta = {str(key): (old, new) for key, (old, new) in (run.get("delta") or {}).items()}
     baseline = run.get("baseline_id")
     folder = str(run["folder"])
-    if Path(folder).name != folder or folder == "..":
+    if folder in ("", ".", "..") or "/" in folder or "\\" in folder or "\0" in folder:
         raise ValueError(f"folder {folder!r} is not a name")
-    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline and str(baseline), delta)
+    overrides = tuple(str(text) for text in run.get("overrides") or ())
+    baseline = baseline and str(baseline)
+    return PlannedRun(str(run["id"]), str(run["label"]), int(run["seed"]), folder, baseline, delta, overrides)
 
 
 def _run_folders(folder: Path) -> list[Path]:
@@ -152,39 +130,34 @@ def _planned_from_folder(path: Path) -> PlannedRun:
         return PlannedRun("", path.name, 0, path.name)
 
 
-def load_outcome(run_folder: Path) -> Outcome:
+def load_outcome(run_folder: Path | str) -> Outcome:
     """What result.json says of a run, or what its absence means. Never raises."""
-    if not os.path.isdir(run_folder):
-        return Outcome("planned")
-    try:
-        result = load_object(run_folder / RESULT)
-    except DamagedError as damage:
-        if not os.path.lexists(run_folder / RESULT):
-            return Outcome("crashed", f"{RESULT} is missing: the run never came to its end")
-        return Outcome("damaged", str(damage))
-    state, metrics = result.get("state"), result.get("metrics") or {}
-    if state not in RECORDED_STATES or not isinstance(metrics, dict):
-        what = "metrics" if state in RECORDED_STATES else f"state {state!r}"
-        return Outcome("damaged", f"{RESULT}: {what} not understood")
+    state = state_of(run_folder)
+    result = state.result
+    if not result:
+        return Outcome(state.name, state.reason)
+    metrics = result.get("metrics") or {}
     numbers = {str(name): value for name, value in metrics.items() if _is_finite(value)}
     seconds = result.get("seconds")
     return Outcome(
-        state=state,
-        error=str(result.get("error") or ""),
+        state=state.name,
+        error=state.reason,
         metrics=numbers,
         not_finite=tuple(str(name) for name in metrics if name not in numbers),  # NaN is written as null
         seconds=float(seconds) if _is_finite(seconds) else None,
         notes=_sentences(result.get("notes")),
         warnings=_sentences(result.get("warnings")),
         hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
+        outcome=str(result.get("outcome") or ""),
+        code=made_by if isinstance(made_by := result.get("code"), dict) else {},
     )
 
 
 def _is_finite(value: Any) -> TypeGuard[int | float]:
-    if isinstance(value, float):
+    if type(value) is float:
         return math.isfinite(value)
-    # An integer beyond 64 bits fits no table, and no honest count gets there.
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    # An integer beyond 64 bits fits no table, and no honest count gets there. A bool is no number.
+    return type(value) is int and -(2**63) < value < 2**63
 
 
 def _sentences(value: Any) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
     runs         one row per planned run: what it is, what became of it, its metrics and its text
     layers       one row per run, step, layer, part and metric; part `all` is a layer as a whole
     generations  one row per generated token
+    steps        one row per run, training step and metric
 
 A damaged or missing file costs its own run: the row stays, with the state `damaged`, `crashed` or `planned` and the
 file's name. Reading never writes.
@@ -27,7 +28,9 @@ ID_LENGTH = 8  # of the 64 hex digits: enough to tell runs apart, short enough t
 RUN_COLUMNS = ("run", "label", "seed", "state", "is_baseline", "baseline", "changed", "error", "folder")
 TEXT_COLUMNS = ("prompt", "text", "new_text", "not_finite", "warnings", "notes")
 LAYER_COLUMNS = ("run", "label", "seed", "step", "layer", "part", "metric", "value")
+STEP_COLUMNS = ("run", "label", "seed", "step", "tokens", "flops", "seconds", "metric", "value")
 GENERATION_COLUMNS = ("run", "label", "seed", "position", "token_id", "token", "margin")
+STEP_FLOATS = ("tokens", "flops", "seconds", "value")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text cell that starts so
 
 
@@ -40,6 +43,7 @@ class Study:
     runs: pd.DataFrame
     layers: pd.DataFrame
     generations: pd.DataFrame
+    steps: pd.DataFrame
 
     @property
     def has_baseline(self) -> bool:
@@ -62,11 +66,12 @@ def load_study(folder: Path | str) -> Study:
     rows: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
     generations: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     for run in _ordered(plan):
         row, tables = _read_run(folder, run)
         rows.append(row)
         key = {name: row[name] for name in ("run", "label", "seed")}
-        for target, source in zip((layers, generations), tables, strict=True):
+        for target, source in zip((layers, generations, steps), tables, strict=True):
             target.extend({**key, **entry} for entry in source)
     return Study(
         folder=folder,
@@ -74,18 +79,21 @@ def load_study(folder: Path | str) -> Study:
         runs=_runs_frame(rows),
         layers=pd.DataFrame(layers, columns=list(LAYER_COLUMNS)).astype({"layer": "Int64", "value": "float64"}),
         generations=pd.DataFrame(generations, columns=list(GENERATION_COLUMNS)).astype({"margin": "float64"}),
+        steps=pd.DataFrame(steps, columns=list(STEP_COLUMNS)).astype(dict.fromkeys(STEP_FLOATS, "float64")),
     )
 
 
 def write_tables(study: Study) -> list[Path]:
-    """Write runs.csv, layers.csv and generations.csv into the study's folder; return their paths.
+    """Write runs.csv, layers.csv, generations.csv and, after training, steps.csv; return their paths.
 
     Text that a spreadsheet would take for a formula gets a leading apostrophe; numbers are never touched.
     """
     paths = []
-    for name in ("runs", "layers", "generations"):
+    for name in ("runs", "layers", "generations", "steps"):
         frame: pd.DataFrame = getattr(study, name)
-        text = frame.map(_guarded).to_csv(index=False, lineterminator="\n")
+        if name == "steps" and frame.empty:
+            continue
+        text = frame.map(guarded).to_csv(index=False, lineterminator="\n")
         write_text(study.folder / f"{name}.csv", text)
         paths.append(study.folder / f"{name}.csv")
     return paths
@@ -107,15 +115,17 @@ def _ordered(plan: Plan) -> list[PlannedRun]:
 def _read_run(folder: Path, run: PlannedRun) -> tuple[dict[str, Any], tuple[artifacts.Rows, ...]]:
     outcome = load_outcome(folder / run.folder)
     layers: artifacts.Rows = ()
+    steps: artifacts.Rows = ()
     generation = artifacts.Generation()
     state, error = outcome.state, outcome.error
     try:
         layers = artifacts.read_layers(folder / run.folder, outcome.hashes)
         generation = artifacts.read_generation(folder / run.folder, outcome.hashes)
+        steps = artifacts.read_steps(folder / run.folder, outcome.hashes)
     except DamagedError as damage:
         # A run that ended in an error keeps its own: that is the better explanation.
         state, error = ("damaged", str(damage)) if state == "finished" else (state, error or str(damage))
-    return _run_row(run, outcome, state, error, generation), (layers, generation.rows)
+    return _run_row(run, outcome, state, error, generation), (layers, generation.rows, steps)
 
 
 def _run_row(
@@ -157,7 +167,8 @@ def _runs_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame.astype({"seed": object, "is_baseline": bool})
 
 
-def _guarded(cell: Any) -> Any:
+def guarded(cell: Any) -> Any:
+    """`cell` as it may stand in a CSV file: text that a spreadsheet would run starts with an apostrophe."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 

@@ -6,35 +6,42 @@ number is whole. Without a terminal (a pipe, a file, a notebook) it is plain tex
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
-from rich import box
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from gptlab.results.cells import SAME, printable
-from gptlab.results.sections import STATE_STYLES, Column, Group, Rows, Section, key_columns, prompts, rows_of, sections
+from gptlab.results.comparison import Comparison
+from gptlab.results.exports import caption
+from gptlab.results.layout import emit, make_console, pack, print_whole
+from gptlab.results.sections import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
 from gptlab.results.study import Study
+from gptlab.results.verdicts import print_grids, print_remarks
 
 __all__ = ["STATE_STYLES", "emit", "make_console", "print_study"]
 
-PIPED_WIDTH = 100
-GAP = 2  # blank columns between two columns of a table
 
+def print_study(
+    study: Study,
+    console_width: int | None = None,
+    file: TextIO | None = None,
+    comparison: Comparison | None = None,
+) -> None:
+    """Print the table of `study` to `file` (standard output), as wide as the terminal unless told otherwise.
 
-def print_study(study: Study, console_width: int | None = None, file: TextIO | None = None) -> None:
-    """Print the table of `study` to `file` (standard output), as wide as the terminal unless told otherwise."""
+    With `comparison` a row is a variant, and the numbers are means over its seeds; without it a row is a run.
+    """
     console = make_console(console_width, file)
+    if comparison:
+        _print_variants(console, study, comparison)
+        return
     rows = rows_of(study)
     with console.capture() as capture:
         _print_title(console, study)
-        for table in _tables(console, key_columns(rows), sections(rows)):
+        for table in pack(console, key_columns(rows), sections(rows)):
             print_whole(console, table)
             console.print()
         _print_caption(console, study, rows)
@@ -43,30 +50,18 @@ def print_study(study: Study, console_width: int | None = None, file: TextIO | N
     emit(console, capture.get())
 
 
-def make_console(width: int | None, file: TextIO | None) -> Console:
-    """A console on `file`: no markup in user text, no notebook magic, a fixed width where there is no terminal."""
-    file = file or sys.stdout
-    if width is None and not file.isatty():
-        columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() and int(columns) else PIPED_WIDTH
-    return Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False)
-
-
-def emit(console: Console, text: str) -> None:
-    """Write captured output: no trailing blanks, and escapes for characters that the file's encoding lacks."""
-    text = "\n".join(line.rstrip() for line in text.split("\n"))
-    encoding = getattr(console.file, "encoding", None) or "utf-8"
-    console.file.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
-    console.file.flush()
-
-
-def print_whole(console: Console, table: Table) -> None:
-    """Print a table uncut: wider than the console, if its numbers are."""
-    width = console.width
-    # `console.measure` would stop at the console's own width.
-    console.width = max(width, Measurement.get(console, console.options.update(max_width=10_000), table).minimum)
-    console.print(table, crop=False)
-    console.width = width
+def _print_variants(console: Console, study: Study, comparison: Comparison) -> None:
+    with console.capture() as capture:
+        _print_title(console, study)
+        print_grids(console, comparison)
+        console.print(Text(printable(caption(comparison)), style="dim"))
+        states = Counter(study.runs["state"])
+        console.print(Text(f"Finished: {states['finished']} of {len(study.runs)} runs.", style="dim"))
+        console.print(Text(f"Files: {printable(str(study.folder))}", style="dim"), soft_wrap=True)
+        print_remarks(console, comparison)
+        for warning in warnings(study):
+            console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+    emit(console, capture.get())
 
 
 def warnings(study: Study) -> list[str]:
@@ -98,54 +93,6 @@ def _alike(study: Study, labels: Sequence[str]) -> str:
     text = f"{', '.join(labels[:-1])} and {labels[-1]} measured exactly the same: are they the same model?"
     changed = study.runs["changed"][study.runs["label"].isin(labels)]
     return text + (" Dropout acts in training only." if changed.str.contains("drop_").any() else "")
-
-
-def _tables(console: Console, key: list[Column], parts: list[Section]) -> Iterable[Table]:
-    """Each table takes as many sections as fit. A section too wide by itself is split between its groups."""
-    pending: Group = []
-    done = 0
-    for part in parts:
-        whole = [column for group in part for column in group]
-        if pending and not _fits(console, key + pending + whole):
-            yield _table(key, pending, keep_all=not done)
-            pending, done = [], done + 1
-        for group in part:
-            if pending and not _fits(console, key + pending + group):
-                yield _table(key, pending, keep_all=not done)
-                pending, done = [], done + 1
-            pending = pending + group
-    if pending:
-        yield _table(key, pending, keep_all=not done)
-
-
-def _fits(console: Console, columns: list[Column]) -> bool:
-    needed = [min(column.comfortable, column.natural) if column.least else column.natural for column in columns]
-    return sum(needed) + GAP * (len(needed) - 1) <= console.width
-
-
-def _table(key: list[Column], columns: list[Column], keep_all: bool) -> Table:
-    """Rows without any content are left out, unless `keep_all`; a label is written once for all its seeds."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold")
-    two_lines = any("\n" in column.header for column in key + columns)
-    for column in key + columns:
-        table.add_column(
-            Text(column.header if "\n" in column.header or not two_lines else f"\n{column.header}"),
-            justify="left" if column.left else "right",
-            no_wrap=not column.least,
-            overflow="fold",
-            min_width=min(column.least or column.natural, column.natural),
-        )
-    previous = None
-    for names, texts in zip(_across(key), _across(columns), strict=True):
-        if keep_all or any(text.plain for text in texts):
-            label = Text("") if names[0] == previous else names[0]
-            previous = names[0]
-            table.add_row(label, *names[1:], *texts)
-    return table
-
-
-def _across(columns: list[Column]) -> list[tuple[Text, ...]]:
-    return list(zip(*(column.cells for column in columns), strict=True))
 
 
 def _print_title(console: Console, study: Study) -> None:

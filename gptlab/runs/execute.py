@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import os
 import re
 import time
 import traceback
-from collections.abc import Sequence
-from hashlib import sha256
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,55 +23,104 @@ from omegaconf import OmegaConf
 from gptlab import registry
 from gptlab.config import Config, identity
 from gptlab.errors import GptlabError
-from gptlab.runs import files
-from gptlab.runs.provenance import now, provenance
+from gptlab.runs import files, locks, provenance
+from gptlab.runs.clock import now
+from gptlab.runs.code import code
+from gptlab.runs.states import CONFIG, CRASH, MANIFEST, RESULT, digest
 
 if TYPE_CHECKING:
     from gptlab.probes import Measurement
 
 RESULT_SCHEMA = 1
+PATCH = "code.patch"
+TRAINING = ("metrics.jsonl", "checkpoints/")  # what a training goes on from, if it is to be resumed
 
 
 def execute(config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False) -> dict[str, Any]:
-    """Measure one variant, train it if it says so, and record everything in `folder`. Returns what `result.json` holds.
+    """Measure one variant, train it if it says so, and record all of it in `folder`. Returns what result.json holds.
 
-    `resume`: the folder belongs to this very run, which was interrupted; training goes on from its newest checkpoint.
-    An error of the variant is recorded (state `failed`), not raised; KeyboardInterrupt is recorded and raised. OSError
-    when the folder cannot be written.
+    `resume`: the folder belongs to this very id, and what is there is kept for the run to go on from. An error of the
+    variant is recorded (state `failed`), not raised; KeyboardInterrupt is recorded and raised. locks.BusyError when
+    another process is writing there, OSError when the folder cannot be written.
     """
-    start, clock = now(), time.perf_counter()
-    folder.mkdir(parents=True, exist_ok=True)
-    _clear(folder, results_only=resume)
-    files.write_text(folder / "config.yaml", OmegaConf.to_yaml(_literal(dataclasses.asdict(config))))
-    manifest = {
-        **provenance(), "overrides": list(overrides), "seed": config.seed, "rng": config.rng, "start": start,
-        "files": ["config.yaml", "manifest.json"],
-    }  # fmt: skip
-    files.write_json(folder / "manifest.json", manifest)
+    with locks.claim(folder.parent, lambda: folder):
+        return execute_claimed(config, folder, overrides=overrides, resume=resume)
 
+
+def execute_claimed(
+    config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False
+) -> dict[str, Any]:
+    """As `execute`, in a folder that the caller has claimed."""
+    start, clock = now(), time.perf_counter()
+    old = _old_manifest(folder)
+    _clear(folder, [] if resume else [*old.get("files", []), *TRAINING])
+    manifest = _manifest(config, overrides, start, old if resume else {})
+    files.write_text(folder / CONFIG, OmegaConf.to_yaml(_literal(dataclasses.asdict(config))))
+    files.write_json(folder / MANIFEST, manifest)
+    if PATCH in manifest["files"]:
+        files.write_text(folder / PATCH, provenance.patch())
     result: dict[str, Any] = {
-        "schema": RESULT_SCHEMA, "id": identity(config), "label": config.label, "seed": config.seed,
+        "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "notes": [], "warnings": [], "metrics": {}, "artifacts": {},
+        "threads": config.threads, "notes": [], "warnings": [], "metrics": {}, "code": manifest["code"],
+        "artifacts": {},
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
     try:
         registry.load_plugins(config.plugins)
-        manifest["data_sha256"] = _measure(config, folder, manifest, result, resume)
+        result["code"] = manifest["code"] = code(config.plugins)  # now with the plugins, which are found when loaded
+        with _threads(config.threads):
+            manifest["data_sha256"] = _measure(config, folder, manifest, result, resume)
+    except files.StorageError:
+        raise  # not the variant's fault: no verdict on it, and the next command runs it again
     except KeyboardInterrupt as error:
-        interrupt, result["state"], result["error"] = error, "interrupted", "interrupted by the user"
-    except Exception as error:
+        interrupt, result["state"], result["error"] = error, "interrupted", str(error) or "interrupted by the user"
+    except (Exception, SystemExit) as error:
         result["state"] = "failed"
         result["error"] = str(error) if isinstance(error, GptlabError) else f"{type(error).__name__}: {error}"
         result["traceback"] = traceback.format_exc()
     result["seconds"] = time.perf_counter() - clock
-    files.write_json(folder / "manifest.json", {**manifest, "stop": now(), "state": result["state"]})
-    written = [folder / name for name in sorted(manifest["files"])]
-    result["artifacts"] |= {path.name: sha256(path.read_bytes()).hexdigest() for path in written if path.exists()}
-    files.write_json(folder / "result.json", result)
-    if interrupt:
-        raise interrupt
+    try:
+        _seal(folder, manifest, result)
+    finally:
+        if interrupt:
+            raise interrupt
     return result
+
+
+def _manifest(config: Config, overrides: Sequence[str], start: str, old: dict[str, Any]) -> dict[str, Any]:
+    """What is known before the run. `old`: the manifest of the interrupted run that this one takes up."""
+    patch = [PATCH] if provenance.patch() else []
+    kept = [str(name) for name in old.get("files", [])]
+    return {
+        "id": identity(config),
+        **provenance.provenance(),
+        "overrides": list(overrides), "seed": config.seed, "rng": config.rng, "threads": config.threads,
+        "config": dataclasses.asdict(config), "code": code(config.plugins), "start": start,
+        "earlier_starts": [*old.get("earlier_starts", []), *([old["start"]] if "start" in old else [])],
+        "files": list(dict.fromkeys([CONFIG, MANIFEST, *patch, *kept])),
+    }  # fmt: skip
+
+
+def _seal(folder: Path, manifest: dict[str, Any], result: dict[str, Any]) -> None:
+    """The manifest with its end, the hash of every artifact, and then, last of all, the result."""
+    files.write_json(folder / MANIFEST, {**manifest, "stop": now(), "state": result["state"], "error": result["error"]})
+    names = sorted(name for name in manifest["files"] if (folder / name).is_file())
+    result["artifacts"] |= {name: digest(folder / name) for name in names}
+    files.write_json(folder / RESULT, result, durable=True)
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Give the body that many threads of torch's: another number adds up floats in another order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _measure(
@@ -78,7 +128,6 @@ def _measure(
 ) -> str | None:
     """Run the probes, then the training, and return the hash of the data, if any was used."""
     from gptlab.probes import NEEDS_TOKENS, PROBES, Subject  # torch, only now
-    from gptlab.training import train
 
     subject = Subject(config)
     tables: dict[str, list[dict[str, Any]]] = {}
@@ -90,8 +139,12 @@ def _measure(
             continue
         _record(measure(subject), folder, manifest, result, tables)
     if config.train.budget is not None:
+        from gptlab.training import train
+
+        manifest["files"] = list(dict.fromkeys([*manifest["files"], *TRAINING]))
+        files.write_json(folder / MANIFEST, manifest)
         trained = train(subject, folder, resume=resume)
-        manifest["files"] += trained.files
+        manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
         _record(trained, folder, manifest, result, tables)
         result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
         if trained.outcome == "diverged":
@@ -108,8 +161,8 @@ def _record(
     result["warnings"] += found.warnings
     # Listed before they are written: if this run is killed, the next one here knows what to clear.
     names = [*(f"{stem}.csv" for stem in found.tables), *(f"{stem}.json" for stem in found.documents)]
-    manifest["files"] += [name for name in names if name not in manifest["files"]]
-    files.write_json(folder / "manifest.json", manifest)
+    manifest["files"] = list(dict.fromkeys([*manifest["files"], *names]))
+    files.write_json(folder / MANIFEST, manifest)
     for stem, rows in found.tables.items():
         tables[stem] = [*tables.get(stem, []), *rows]
         files.write_text(folder / f"{stem}.csv", _csv(tables[stem]))
@@ -117,18 +170,23 @@ def _record(
         files.write_json(folder / f"{stem}.json", document)
 
 
-def _clear(folder: Path, results_only: bool) -> None:
-    """Take away what an earlier run wrote into this folder, finished or not, and nothing else.
-
-    `results_only`: only result.json, so that it can be resumed.
-    """
+def _old_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of an earlier run in this folder; empty where there is none that can be used."""
     try:
-        old = [str(name) for name in files.read_json(folder / "manifest.json")["files"]]
+        found = files.read_json(folder / MANIFEST)
+        return found if isinstance(found["files"], list) else {}
     except (OSError, ValueError, KeyError, TypeError):
-        old = []
-    # result.json first: from here on the folder is not a finished run.
-    for name in ["result.json", *([] if results_only else old)]:
-        (folder / Path(name).name).unlink(missing_ok=True)
+        return {}
+
+
+def _clear(folder: Path, names: Sequence[str]) -> None:
+    """Take away the end of an earlier run, finished or not, and the files that it names, and nothing else."""
+    for name in [RESULT, CRASH, *map(str, names)]:  # result.json first: from here on the folder is not a finished run
+        parts = Path(name).parts
+        if (len(parts) > 1 or name.endswith("/")) and ".." not in parts and not Path(name).is_absolute():
+            files.remove(folder / parts[0])  # a folder that a run wrote files into is its own
+        elif os.path.lexists(path := folder / Path(name).name) and (path.is_symlink() or not path.is_dir()):
+            files.remove(path)
 
 
 def _literal(value: Any) -> Any:

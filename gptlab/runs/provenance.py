@@ -1,4 +1,4 @@
-"""Where a run came from: versions, code, machine. Nothing of the environment's variables is kept."""
+"""Where a run came from: versions, code, machine. Of the environment, only the counts of threads are kept."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ import os
 import platform
 import subprocess
 import sys
-from datetime import UTC, datetime
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
 PACKAGES = ("gptlab", "torch", "numpy", "tiktoken", "hydra-core", "omegaconf", "pandas", "matplotlib")
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_LARGEST_PATCH = 2**20  # bytes
 
 
 @functools.cache
@@ -30,13 +26,25 @@ def provenance() -> dict[str, Any]:
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "installed": sorted({f"{d.metadata['Name']}=={d.version}" for d in distributions() if d.metadata["Name"]}),
         "platform": platform.platform(),
         "host": platform.node(),
+        "cpu": _cpu(),
         "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "threads_environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name, "").isdecimal()},
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "git": _git(),
+        "git": git(),
     }
+
+
+def _cpu() -> str:
+    """The processor's model: sums may come out differently on another one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _version(package: str) -> str | None:
@@ -46,21 +54,36 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git() -> dict[str, Any] | None:
+def git() -> dict[str, Any] | None:
     """Commit and uncommitted changes of the checkout that gptlab runs from; None when it is an installed copy."""
+    found = _git()
+    return found and {key: value for key, value in found.items() if key != "patch"}
+
+
+def patch() -> str:
+    """The uncommitted changes themselves; empty when there are none, or too many to keep."""
+    found = _git()
+    return str(found["patch"]) if found else ""
+
+
+@functools.cache
+def _git() -> dict[str, Any] | None:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
 
-    def git(*arguments: str) -> bytes:
+    def ask(*arguments: str) -> bytes:
         return subprocess.run(["git", *arguments], cwd=root, capture_output=True, timeout=10, check=True).stdout
 
     try:
-        diff = git("diff", "HEAD", "--binary")
+        diff = ask("diff", "HEAD", "--binary")
+        status = ask("status", "--porcelain", "-z").decode(errors="replace").split("\0")
         return {
-            "commit": git("rev-parse", "HEAD").decode().strip(),
-            "dirty": bool(git("status", "--porcelain").strip()),
+            "commit": ask("rev-parse", "HEAD").decode().strip(),
+            "dirty": any(status),
             "diff_sha256": sha256(diff).hexdigest() if diff else None,
+            "untracked": [line[3:] for line in status if line.startswith("??")],
+            "patch": diff.decode(errors="replace") if len(diff) <= _LARGEST_PATCH else "",
         }
     except (OSError, subprocess.SubprocessError):
         return None

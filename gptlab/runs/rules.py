@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from gptlab import config as schema
 from gptlab.composition import Composer, Job
+from gptlab.config import Config
 from gptlab.errors import ConfigError
 
 
@@ -22,6 +24,19 @@ def one_study(jobs: Sequence[Job]) -> None:
         raise ConfigError(f"experiment.name={names[0]!r}: it names a folder. Allowed: letters, digits and . _ -")
     if len({job.config.output_dir for job in jobs}) > 1:
         raise ConfigError("output_dir: the runs of one study share one folder, so it cannot be swept.")
+    for key in ("workers", "launcher", "on_error"):
+        if len({getattr(job.config, key) for job in jobs}) > 1:
+            raise ConfigError(f"{key}: one command starts all its runs in one way, so it cannot be swept.")
+    _check_launcher(jobs[0].config)
+
+
+def _check_launcher(config: Config) -> None:
+    if config.launcher == "local" and config.launcher_options:
+        raise ConfigError("launcher_options: launcher=local reads none.")
+    if config.launcher != "local" and importlib.util.find_spec(config.launcher) is None:
+        raise ConfigError(
+            f"launcher={config.launcher}: {config.launcher} is not installed. pip install 'gptlab[{config.launcher}]'"
+        )
 
 
 def refuse_idle_ablations(composer: Composer, job: Job, baseline: Job) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gptlab.config import Config
+from gptlab.model import skeleton
 from gptlab.probes.parameters import forward_flops
 
 
@@ -35,7 +36,7 @@ class Budget:
         assert train.budget is not None
         assert train.context is not None
         tokens = train.batch_size * train.context
-        flops = 3.0 * forward_flops(config.model, train.context) * tokens
+        flops = 3.0 * forward_flops(skeleton(config.model), config.model, train.context) * tokens
         return cls(train.budget_unit, train.budget, tokens, flops)
 
     @property

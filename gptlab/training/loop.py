@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gptlab.config import identity
 from gptlab.data.batches import Batch, TokenSource
-from gptlab.model import GPT
+from gptlab.model import GPT, learning_rate_scales
 from gptlab.probes import Subject
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
@@ -24,7 +24,7 @@ from gptlab.training.history import NAME as HISTORY
 from gptlab.training.history import History
 from gptlab.training.loss import cross_entropy
 from gptlab.training.observe import UpdateRatio, look
-from gptlab.training.optimizer import Updates, learning_rate_scales
+from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.schedule import factor
 from gptlab.training.trackers import Tracker, open_tracker

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptlab.config import ModelConfig, TrainConfig
-from gptlab.model.parts import Parts
+from gptlab.config import TrainConfig
 
 FLAT_BELOW = 2**20  # weights
 
@@ -22,10 +21,10 @@ FLAT_BELOW = 2**20  # weights
 class Updates:
     """What happens between a gradient and the next step: norm, clipping, the update, and clearing."""
 
-    def __init__(self, model: nn.Module, train: TrainConfig, scales: Mapping[str, float] | None = None) -> None:
-        """`scales`: parameter name -> factor on its learning rate, 1 where it is not named."""
+    def __init__(self, model: nn.Module, train: TrainConfig, rate_scales: Mapping[str, float] | None = None) -> None:
+        """`rate_scales`: parameter name -> factor on its learning rate, where the init asks for one (muP)."""
         self.peak, self.clip_at = train.learning_rate, train.clip
-        groups = _groups(model, train, scales or {})
+        groups = _groups(model, train, rate_scales)
         self._weights = [weight for group in groups for weight in group["params"]]
         small = sum(weight.numel() for weight in self._weights) < FLAT_BELOW
         self._flat = _Flat(groups) if small and train.optimizer != "muon" else None
@@ -35,7 +34,7 @@ class Updates:
         """The learning rate of the next step, as a share of the peak."""
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.peak * factor * group["scale"]
+                group["lr"] = self.peak * factor * group["rate_scale"]
 
     @torch.no_grad()
     def clip(self) -> Tensor:
@@ -67,8 +66,10 @@ class Updates:
             optimizer.load_state_dict(state)
 
 
-def _groups(model: nn.Module, train: TrainConfig, scales: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Parameters by what happens to them: {params, weight_decay, scale, muon}."""
+def _groups(
+    model: nn.Module, train: TrainConfig, rate_scales: Mapping[str, float] | None = None
+) -> list[dict[str, Any]]:
+    """Parameters by what happens to them: {params, weight_decay, rate_scale, muon}."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     head = id(getattr(getattr(model, "out_head", None), "weight", None))
     groups: dict[tuple[float, float, bool], list[Tensor]] = {}
@@ -76,39 +77,31 @@ def _groups(model: nn.Module, train: TrainConfig, scales: Mapping[str, float]) -
         table, vector = id(weight) in tables, weight.dim() < 2
         decayed = train.decay_embeddings if table else train.decay_vectors if vector else True
         muon = train.optimizer == "muon" and weight.dim() == 2 and not table and id(weight) != head
-        key = (train.weight_decay if decayed else 0.0, scales.get(name, 1.0), muon)
+        key = (train.weight_decay if decayed else 0.0, (rate_scales or {}).get(name, 1.0), muon)
         groups.setdefault(key, []).append(weight)
     return [
-        {"params": weights, "weight_decay": decay, "scale": scale, "muon": muon}
-        for (decay, scale, muon), weights in groups.items()
+        {"params": weights, "weight_decay": decay, "rate_scale": rate, "muon": muon}
+        for (decay, rate, muon), weights in groups.items()
     ]
 
 
 def _optimizers(groups: list[dict[str, Any]], train: TrainConfig) -> list[torch.optim.Optimizer]:
-    rest, hidden = ([group for group in groups if group["muon"] is muon] for muon in (False, True))
+    def arguments(muon: bool) -> list[dict[str, Any]]:
+        return [{k: v for k, v in group.items() if k != "muon"} for group in groups if group["muon"] is muon]
+
+    rest = arguments(False)
     if train.optimizer == "sgd":
         return [torch.optim.SGD(rest, lr=train.learning_rate, momentum=train.momentum, fused=True)]
     betas = (train.beta1, train.beta2)
     optimizers: list[torch.optim.Optimizer] = []
     if rest:
         optimizers.append(torch.optim.AdamW(rest, lr=train.learning_rate, betas=betas, eps=train.eps, fused=True))
+    hidden = arguments(True)
     if hidden:
         # Updates as large as AdamW's usually are (Liu et al. 2025), so that one learning rate serves both.
         muon = torch.optim.Muon(hidden, lr=train.learning_rate, momentum=train.momentum, adjust_lr_fn="match_rms_adamw")
         optimizers.append(muon)
     return optimizers
-
-
-def learning_rate_scales(model: nn.Module, config: ModelConfig) -> dict[str, float]:
-    """Parameter name -> factor on its learning rate, as the init asks: one that has a `rate_scale(module, name)`."""
-    scale = getattr(Parts(config)("init"), "rate_scale", None)
-    if scale is None:
-        return {}
-    return {
-        f"{path}.{name}" if path else name: scale(module, name)
-        for path, module in model.named_modules()
-        for name, _ in module.named_parameters(recurse=False)
-    }
 
 
 class _Flat:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -142,7 +143,7 @@ MLP = tuple(
 
 def run_id(variant: Variant, seed: int) -> str:
     """A made-up identity: as long as a real one."""
-    return hashlib.sha256(f"{variant.label}/{seed}".encode()).hexdigest()
+    return hashlib.sha256(f"{variant.label}/{seed}".encode(errors="backslashreplace")).hexdigest()
 
 
 def make_study(
@@ -164,7 +165,7 @@ def make_study(
     for seed in seeds:
         for variant in variants:
             id_ = ids[variant.label, seed]
-            run_folder = f"{variant.label}-s{seed}-{id_[:8]}"
+            run_folder = f"{_folder_name(variant.label)}-s{seed}-{id_[:8]}"
             rows.append(
                 {
                     "id": id_,
@@ -182,6 +183,11 @@ def make_study(
     plan |= {"baseline": baseline or "", "primary_metric": "loss", "runs": rows}
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     return folder
+
+
+def _folder_name(label: str) -> str:
+    """The label where it can be a file's name on any system."""
+    return label if re.fullmatch(r"[\w+=,. $-]+", label) else hashlib.sha256(repr(label).encode()).hexdigest()[:8]
 
 
 def _write_run(folder: Path, variant: Variant, seed: int, id_: str) -> None:

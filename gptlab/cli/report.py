@@ -1,0 +1,69 @@
+"""`gptlab report`: a study as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gptlab.errors import ConfigError, GptlabError, unknown
+
+HELP = """\
+usage: gptlab report STUDY [-o FILE] [--margin 0.01|1%]
+
+Writes a study (its folder) as one HTML file, report.html in that folder: verdicts, figures, what each variant changed,
+generated texts, failures, environment. The file opens from disk, asks no network for anything, and can be sent around.
+-o, --output  another file to write
+--margin      a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
+
+  gptlab report outputs/chapter4/2026-01-02_03-04-05-000006"""
+_LONG = {"-o": "--output", "-h": "--help"}
+_OPTIONS = ("--output", "--margin")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the report, print its path on stdout."""
+    words, options = _split(arguments)
+    if "--help" in options:
+        print(HELP)
+        return 0
+    if len(words) != 1:
+        raise ConfigError(
+            f"report: name one study's folder, and this names {len(words) or 'none'} (gptlab ls lists them)."
+        )
+    folder = Path(words[0])
+    if not folder.is_dir():
+        raise ConfigError(f"report: there is no folder {words[0]!r}.")
+    from gptlab.results.comparing import compare
+    from gptlab.results.report import write_report
+
+    comparison = compare([folder], margin=options.get("--margin"))
+    target = options.get("--output")
+    try:
+        path = write_report(folder, target, comparison=comparison)
+    except OSError as error:
+        where = target or folder
+        raise GptlabError(f"report: cannot write into {where}: {error.strerror or error}.") from error
+    print(path)
+    return 0
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Words and options; ConfigError for an option that does not exist or lacks its value."""
+    words: list[str] = []
+    options: dict[str, str] = {}
+    rest = iter(arguments)
+    for text in rest:
+        if not text.startswith("-"):
+            words.append(text)
+            continue
+        flag, equals, value = text.partition("=")
+        flag = _LONG.get(flag, flag)
+        if flag == "--help":
+            options[flag] = ""
+        elif flag not in _OPTIONS:
+            raise unknown("option", flag, [*_OPTIONS, "--help"])
+        else:
+            options[flag] = value if equals else next(rest, "")
+            if not options[flag]:
+                raise ConfigError(f"report: {flag} needs a value.")
+    return words, options

@@ -1,0 +1,164 @@
+"""Probe `activations`: how large the stream and its branches are, what attention looks at, what is dead or collapsed.
+
+One forward pass in eval mode. Everything is read from outside by hooks; a component that does not offer what a metric
+needs has no row of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from gptlab.config import ModelConfig
+from gptlab.model.parts import Parts
+from gptlab.model.per_layer import layer_config
+from gptlab.probes.observing import Branch, on_join, untouched
+from gptlab.probes.subject import Measurement, Subject
+
+RANK_VECTORS = 256  # token vectors that effective rank and cosine look at; more would cost more than the forward pass
+
+
+def measure(subject: Subject) -> Measurement:
+    """Rows of table `layers`; metrics `logit_std` and `log_z` of a GPT."""
+    probe = subject.config.probes.activations
+    assert probe is not None and probe.context is not None
+    inputs = subject.source.batch(probe.batch_size, probe.context).inputs
+    rows, output = observe(subject.model, subject.config.model, inputs)
+    found = Measurement(tables={"layers": rows})
+    if subject.is_gpt:
+        found.metrics |= of_logits(output)
+    return found
+
+
+def observe(model: nn.Module, config: ModelConfig, inputs: Tensor) -> tuple[list[dict[str, Any]], Tensor]:
+    """(tidy rows, output of the model) of one forward pass. The model is left as it was."""
+    watch = _Watch()
+    with untouched(model) as watch.handles, torch.no_grad():
+        on_join(model, watch.handles, watch.joined)
+        if config.architecture == "gpt":
+            _watch_gpt(watch, model, config)
+        else:
+            _watch_mlp(watch, model, config)
+        output = model(inputs)
+    return watch.rows, output
+
+
+class _Watch:
+    """Collects rows, and the hooks that make them."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.handles: list[RemovableHandle] = []
+
+    def add(self, layer: int | None, part: str, values: dict[str, float]) -> None:
+        for metric, value in values.items():
+            self.rows.append({"step": 0, "layer": layer, "part": part, "metric": metric, "value": value})
+
+    def inputs(self, module: nn.Module, layer: int | None, part: str, see: Callable[..., dict[str, float]]) -> None:
+        """Add what `see(module, its first input)` finds, each time `module` is called."""
+        hook = lambda m, x: self.add(layer, part, see(m, x[0]))  # noqa: E731
+        self.handles.append(module.register_forward_pre_hook(hook))
+
+    def output(self, module: nn.Module, layer: int, part: str) -> None:
+        hook = lambda _, x, y: self.add(layer, part, of_stream(y))  # noqa: E731
+        self.handles.append(module.register_forward_hook(hook))
+
+    def joined(self, branch: Branch, stream: Tensor, output: Tensor, after: Tensor) -> None:
+        # What the branch really adds: a learned scale of zero silences it, whatever its own size.
+        silent = branch.shortcut.forward(stream, torch.zeros_like(output))
+        added, before = rms(after - silent), rms(stream)
+        values = {"branch_rms": rms(output), "branch_ratio": added / before if before else math.nan}
+        if branch.part != "all":  # a layer as a whole has its own row
+            values["stream_rms"] = rms(after)
+        self.add(branch.layer, branch.part, values)
+
+
+def _watch_gpt(watch: _Watch, model: Any, config: ModelConfig) -> None:
+    for layer, block in enumerate(model.trf_blocks):
+        if layer == 0:
+            watch.inputs(block, None, "embeddings", lambda _, x: of_stream(x))
+        watch.output(block, layer, "all")
+        for module in _activations_in(block.ff, layer_config(config, layer)):
+            watch.inputs(module, layer, "feed_forward", dead)
+        if hasattr(block.att, "queries_keys_values") and hasattr(block.att, "logits"):
+            watch.inputs(block.att, layer, "attention", of_attention)
+
+
+def _watch_mlp(watch: _Watch, model: Any, config: ModelConfig) -> None:
+    for layer, module in enumerate(model.layers):
+        # What goes into a layer is the stream after the one before it.
+        watch.inputs(module, layer - 1 if layer else None, "all" if layer else "input", lambda _, x: of_stream(x))
+        for activation in _activations_in(module, config):
+            watch.inputs(activation, layer, "all", dead)
+    watch.output(model, len(model.layers) - 1, "all")
+
+
+def rms(x: Tensor) -> float:
+    """Root of the mean square of all elements."""
+    return (torch.linalg.vector_norm(x) / math.sqrt(max(x.numel(), 1))).item()
+
+
+def of_stream(x: Tensor) -> dict[str, float]:
+    """Size of the vectors in the stream, and how alike they are."""
+    vectors = x.flatten(0, -2)[:RANK_VECTORS]
+    values = {"stream_rms": rms(x)}
+    if len(vectors) > 1 and bool(torch.isfinite(vectors).all()):
+        values |= {"effective_rank": effective_rank(vectors), "token_cosine": mean_cosine(vectors)}
+    return values
+
+
+def effective_rank(vectors: Tensor) -> float:
+    """exp of the entropy of the normalised singular values (Roy & Vetterli 2007): 1 when all vectors are parallel."""
+    sizes = torch.linalg.svdvals(vectors)
+    if not sizes.sum():
+        return 0.0
+    return torch.special.entr(sizes / sizes.sum()).sum().exp().item()
+
+
+def mean_cosine(vectors: Tensor) -> float:
+    """Mean cosine between two different vectors, (N, d)."""
+    n = len(vectors)
+    unit = torch.nn.functional.normalize(vectors.double(), dim=-1)
+    return ((unit.sum(0).square().sum() - n) / (n * (n - 1))).item()
+
+
+def of_attention(attention: Any, x: Tensor) -> dict[str, float]:
+    """Mean entropy of the attention weights in nats, and the largest logit that the softmax sees."""
+    q, k, _ = attention.queries_keys_values(x)
+    logits = attention.logits(q, k)
+    entropy = torch.special.entr(logits.softmax(-1)).sum(-1).mean()
+    return {"attention_entropy": entropy.item(), "attention_logit_max": logits.max().item()}
+
+
+def dead(activation: nn.Module, x: Tensor) -> dict[str, float]:
+    """Units (last axis) through which no gradient passes for any token of the batch; entries where it is zero."""
+    with torch.enable_grad():
+        inputs = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(activation.forward(inputs).sum(), inputs)
+    zero = slope == 0
+    return {
+        "dead_fraction": zero.flatten(0, -2).all(0).double().mean().item(),
+        "zero_gradient_fraction": zero.double().mean().item(),
+    }
+
+
+def of_logits(logits: Tensor) -> dict[str, float]:
+    """(..., vocab_size): s.d. over the vocabulary (root mean square over tokens), and mean log of the partition sum."""
+    return {
+        "logit_std": logits.var(-1, unbiased=False).mean().sqrt().item(),
+        "log_z": logits.logsumexp(-1).mean().item(),
+    }
+
+
+def _activations_in(module: nn.Module | None, config: ModelConfig) -> list[nn.Module]:
+    """The nonlinearities inside a feed-forward layer: named `activation`, or of the type that the config chooses."""
+    if module is None:
+        return []
+    chosen = type(Parts(config)("activation"))
+    inside = [(name.rpartition(".")[2], part) for name, part in module.named_modules() if name]
+    return [part for name, part in inside if name == "activation" or type(part) is chosen]

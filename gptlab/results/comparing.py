@@ -1,0 +1,301 @@
+"""From folders to a comparison: read the runs, group them into variants, pair each with its baseline, test, correct.
+
+The primary metric was declared before the runs, so its tests are corrected by Holm over the variants. All else is
+looked at because it is there: Benjamini and Hochberg over everything else, and marked exploratory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gptlab.errors import ConfigError, closest
+from gptlab.metrics import METRICS, Metric, metric
+from gptlab.results import evidence
+from gptlab.results import statistics as stats
+from gptlab.results.budgets import choose_steps, step_metrics, step_values
+from gptlab.results.cells import printable
+from gptlab.results.checks import Findings, check
+from gptlab.results.comparison import BETTER, Comparison, Key, Number, Row
+from gptlab.results.evidence import Draft, Margin
+from gptlab.results.records import Source, load_sources, parsed_config
+from gptlab.results.variants import Variant, differences, failures, group, pair
+
+COUNTED = ("parameters", "flops_forward_per_token")
+MORE = 2.0  # percent more parameters that a winner had better be asked about
+MATCHED = 1.0  # percent: a twin with as many parameters as the baseline
+LOST = {"failed": "n_failed", "diverged": "n_diverged"}
+
+
+@dataclass
+class _Member:
+    """A variant on its way to a row."""
+
+    variant: Variant
+    base: _Member | None
+    delta: dict[str, tuple[Any, Any]]
+    values: dict[Key, dict[int, float]]
+    findings: Findings
+    drafts: dict[Key, Draft]
+
+    @property
+    def expected(self) -> int:
+        """Seeds that were planned for both."""
+        return len(self.variant.runs.keys() & self.base.variant.runs.keys()) if self.base else 0
+
+
+def compare(
+    paths: Sequence[Path | str],
+    *,
+    baseline: str | None = None,
+    metrics: Sequence[str] = (),
+    by: str | None = None,
+    margin: str | float | None = None,
+) -> Comparison:
+    """Compare the runs in `paths`: study folders, or run folders.
+
+    `baseline`: a variant's label, in place of the planned one. `metrics`: those to show. `by="step"` adds the values at
+    several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%").
+    ConfigError for whatever cannot be compared, by name.
+    """
+    if not paths:
+        raise ConfigError("compare: name a study's folder (gptlab ls lists them).")
+    if by not in (None, "step"):
+        raise ConfigError(f"by={by}: only step.")
+    limit = None if margin is None else Margin.parse(str(margin))
+    sources = load_sources(paths)
+    variants, notes = group(sources)
+    if not variants:
+        raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
+    members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
+    primary, more = _primary(sources)
+    names = _metrics(members, primary, metrics)
+    for m in members:  # parts of a metric (parameters/attention) only where they are asked for
+        m.values = {key: values for key, values in m.values.items() if "/" not in key[0] or key[0] in names}
+    steps: tuple[int, ...] = ()
+    stepped: tuple[str, ...] = ()
+    if by:
+        chosen = step_metrics(metrics, primary)
+        tables = {m.variant.key: step_values(list(m.variant.runs.values()), chosen) for m in members}
+        steps, stepped = choose_steps(tables, chosen)
+        for m in members:
+            m.values |= {key: v for key, v in tables[m.variant.key].items() if key[0] in stepped and key[1] in steps}
+    for member in members:
+        _draft(member, primary, limit)
+    _correct(members, primary, limit)
+    rows = tuple(_row(member, primary) for member in members)
+    return Comparison(
+        folders=tuple(dict.fromkeys(source.folder for source in sources)),
+        title=", ".join(dict.fromkeys(s.plan.study or s.folder.name for s in sources)),
+        question=" ".join(dict.fromkeys(s.plan.question for s in sources if s.plan.question)),
+        baseline=_common_baseline(rows),
+        primary_metric=primary,
+        metrics=names,
+        steps=steps,
+        step_metrics=stepped,
+        rows=rows,
+        keys=tuple(dict.fromkeys(key for row in rows for key in row.delta)),
+        margin=limit.text if limit else "",
+        warnings=(*more, *_warnings(sources, rows, primary)),
+        notes=tuple(notes),
+    )
+
+
+def _members(variants: Sequence[Variant], pairs: Mapping[str, str | None]) -> list[_Member]:
+    """Baselines first, otherwise as planned."""
+    used = {key for key in pairs.values() if key}
+    ordered = sorted(variants, key=lambda v: v.key not in used)
+    known = {v.key: _Member(v, None, {}, _values(v.runs.values()), Findings(), {}) for v in ordered}
+    for member in known.values():
+        base = member.base = known.get(pairs[member.variant.key] or "")
+        if base:
+            member.delta = _delta(member.variant, base.variant)
+            shared = sorted(member.variant.runs.keys() & base.variant.runs.keys())
+            runs = [(member.variant.runs[seed], base.variant.runs[seed]) for seed in shared]
+            member.findings = check([r for r in runs if r[0].state == r[1].state == "finished"], member.delta)
+    return list(known.values())
+
+
+def _values(records: Any) -> dict[Key, dict[int, float]]:
+    """(metric, None) -> seed -> value, of the runs that finished."""
+    values: dict[Key, dict[int, float]] = {}
+    for record in sorted(records, key=lambda r: r.run.seed):
+        if record.state == "finished":
+            for name, value in record.metrics.items():
+                values.setdefault((name, None), {})[record.run.seed] = value
+    return values
+
+
+def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
+    """The config keys that differ: as planned where the plan knows this pair, else from the two config files."""
+    ids = {record.run.id for record in base.runs.values()}
+    planned = [r.run.delta for r in own.runs.values() if r.run.baseline_id in ids and r.run.delta]
+    if planned:
+        return planned[0]
+    configs = [next(filter(None, (parsed_config(r.folder) for r in v.runs.values())), {}) for v in (base, own)]
+    return differences(*configs) if all(configs) else {}
+
+
+def _primary(sources: Sequence[Source]) -> tuple[str, list[str]]:
+    """The declared primary metric, and a warning where the studies declare several."""
+    declared = list(dict.fromkeys(s.plan.primary_metric for s in sources if s.plan.primary_metric))
+    if not declared:  # run folders without a study
+        configs = (_declared_by(record.folder) for source in sources for record in source.records[:1])
+        declared = list(dict.fromkeys(filter(None, configs))) or ["loss"]
+    if len(declared) == 1:
+        return declared[0], []
+    return declared[0], [
+        f"The studies declare different primary metrics ({', '.join(declared)}); the first one counts."
+    ]
+
+
+def _declared_by(folder: Path) -> str:
+    """The primary metric that a run's config declares; empty when it cannot be had."""
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        content = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        return str(content["experiment"]["primary_metric"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return ""
+
+
+def _metrics(members: Sequence[_Member], primary: str, asked: Sequence[str]) -> tuple[str, ...]:
+    """What is shown: the primary metric, then all that is not counted, as declared; or what was asked for."""
+    found = dict.fromkeys(key[0] for member in members for key in member.values)
+    if asked:
+        for name in asked:
+            declared(name, strict=True)
+            if name not in found:
+                near = closest(name, found)
+                hint = f" Did you mean {near!r}?" if near else ""
+                listed = ", ".join(known for known in found if "/" not in known) or "nothing"
+                raise ConfigError(f"metric={name}: not measured in any of these runs.{hint} Measured: {listed}.")
+        return tuple(dict.fromkeys(asked))
+    places = {name: place for place, name in enumerate(METRICS)}
+    rest = [name for name in found if "/" not in name and declared(name).kind != "exact" and name != primary]
+    rest.sort(key=lambda name: places.get(name, len(places)))
+    return (primary, *rest)
+
+
+def declared(name: str, *, strict: bool = False) -> Metric:
+    """The declaration of `name`. One that nobody declared is only a number with a name, unless `strict`."""
+    if not strict and name.split("/", 1)[0] not in METRICS:
+        return Metric(name, "", "neither", "stochastic", "not declared")
+    found = metric(name)
+    return found if found.name == name else replace(found, name=name)
+
+
+def _draft(member: _Member, primary: str, limit: Margin | None) -> None:
+    """All cells of one row but for what needs the other rows."""
+    for key, values in {(primary, None): {}, **member.values}.items():
+        name, step = key
+        about = declared(name)
+        base = member.base
+        if base is None:
+            member.drafts[key] = evidence.summary(about, step, values)
+            continue
+        problem = member.findings.reason(about, step)
+        others = base.values.get(key, {})
+        draft = evidence.compared(about, step, values, others, member.expected, problem)
+        if draft.found and key == (primary, None):
+            evidence.confirm(draft, limit, stats.mean([others[seed] for seed in values if seed in others]))
+        member.drafts[key] = draft
+
+
+def _correct(members: Sequence[_Member], primary: str, limit: Margin | None) -> None:
+    """Correct the p values within their families, and put the corrected ones into the drafts."""
+    families: dict[str, list[Draft]] = {"primary": [], "exploratory": [], "steps": []}
+    for member in members:
+        for (name, step), draft in member.drafts.items():
+            if "p" in draft:
+                family = "steps" if step is not None else "primary" if name == primary else "exploratory"
+                families[family].append(draft)
+    for family, drafts in families.items():
+        adjust = stats.holm if family == "primary" else stats.benjamini_hochberg
+        for draft, p in zip(drafts, adjust([draft["p"] for draft in drafts]), strict=True):
+            draft["p_corrected"] = p
+        if family == "primary" and limit:
+            for draft, p in zip(drafts, stats.holm([draft["p_equivalence"] for draft in drafts]), strict=True):
+                draft["p_equivalence"] = p
+
+
+def _row(member: _Member, primary: str) -> Row:
+    variant, runs = member.variant, list(member.variant.runs.values())
+    states = Counter(LOST.get(r.state, "n_finished" if r.state == "finished" else "n_missing") for r in runs)
+    counts: dict[str, Number | None] = {}
+    for name in COUNTED:
+        own, base = _count(member, name), _count(member.base, name) if member.base else None
+        counts[name] = own
+        counts[f"{name} difference"] = None if own is None or base is None else own - base
+    return Row(
+        label=variant.label,
+        variant=variant.key if "\0" not in variant.key else "",
+        study=variant.source.plan.study or variant.source.folder.name,
+        baseline=member.base.variant.label if member.base else None,
+        delta=member.delta,
+        n_planned=len(runs),
+        n_finished=states["n_finished"],
+        n_failed=states["n_failed"],
+        n_diverged=states["n_diverged"],
+        n_missing=states["n_missing"],
+        parameters=counts["parameters"],
+        parameters_difference=counts["parameters difference"],
+        flops=counts["flops_forward_per_token"],
+        flops_difference=counts["flops_forward_per_token difference"],
+        cells={key: evidence.finish(draft, key == (primary, None)) for key, draft in member.drafts.items()},
+        values=member.values,
+        flags=member.findings.flags,
+        failures=failures(runs),
+        folders=tuple(record.folder for record in runs),
+        runs=variant.runs,
+    )
+
+
+def _count(member: _Member, name: str) -> Number | None:
+    """A count that every seed agrees on; the first one's where they do not (the cell says so)."""
+    return next(iter(member.values.get((name, None), {}).values()), None)
+
+
+def _common_baseline(rows: Sequence[Row]) -> str:
+    named = dict.fromkeys(row.baseline for row in rows if row.baseline is not None)
+    return next(iter(named)) if len(named) == 1 else ""
+
+
+def _warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> list[str]:
+    """What must be known before the numbers are believed."""
+    found = [
+        f"{s.folder}: plan.json could not be used ({s.plan.problem}); the runs are those found in the folder."
+        for s in sources
+        if s.plan.problem
+    ]
+    for row in rows:
+        name = printable(row.label)
+        percent = row.parameters_percent
+        if row.cell(primary).verdict == BETTER and percent and percent > MORE and not _twin(row, rows):
+            found.append(
+                f"{name} is better with {percent:.1f} % more parameters: size alone may explain it. Compare a variant "
+                "with as many parameters as the baseline."
+            )
+        found += [f"{name}: {printable(flag)}." for flag in row.flags]
+        differing = [
+            name for (name, step), cell in row.cells.items() if step is None and "not the same in every" in cell.reason
+        ]
+        if differing:
+            found.append(f"{name}: {', '.join(differing[:3])} should be the same in every seed, and is not.")
+    return found
+
+
+def _twin(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether another row makes the same change (and more) with the baseline's number of parameters."""
+    return any(
+        other is not row
+        and other.baseline == row.baseline
+        and all(other.delta.get(key) == value for key, value in row.delta.items())
+        and other.parameters_difference is not None
+        and abs(other.parameters_percent or 0) <= MATCHED
+        for other in rows
+    )

@@ -1,0 +1,39 @@
+"""A figure as SVG inside the page: no ids that clash, no comments, and the page's colours, so that it can be dark."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from gptlab.results.figures import style
+
+# Colours of the style that the page may exchange when it is dark; the fallback is the style's own.
+EXCHANGED = {
+    "#ffffff": "paper", style.INK: "ink", style.GHOST: "ghost", style.GRID: "grid", "#f6f6f6": "stripe",
+    "#444444": "soft", "#555555": "soft", "#666666": "soft", "#777777": "soft", "#888888": "soft",
+    style.BLUE: "blue", style.VERMILION: "vermilion", style.GREEN: "green", style.PURPLE: "purple",
+    style.ORANGE: "orange",
+}  # fmt: skip
+_STYLED = re.compile(r'style="[^"]*"')
+_PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
+_DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is more than can be seen
+_COLOR = re.compile("|".join(map(re.escape, EXCHANGED)), re.IGNORECASE)
+
+
+def inline(text: str, prefix: str, label: str) -> str:
+    """The SVG file `text` as an element, with `label` for those who cannot see it. For gptlab's own figures only."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r'(href="|url\()#', rf"\g<1>#{prefix}-", text)
+    text = _STYLED.sub(lambda found: _COLOR.sub(_variable, found[0]), text)
+    text = re.sub(r"\s*\n\s*", "\n", text)
+    text = _PLACES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)
+    text = re.sub(
+        r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{escape(label)}">', text
+    )
+    return text.strip()
+
+
+def _variable(found: re.Match[str]) -> str:
+    return f"var(--figure-{EXCHANGED[found[0].lower()]}, {found[0]})"

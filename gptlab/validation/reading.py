@@ -1,0 +1,132 @@
+"""Which components a model config chooses and which of its keys they read: what is not read must not be set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gptlab import registry
+from gptlab.config import ModelConfig
+from gptlab.model.block import LAYOUTS, PLACEMENTS
+from gptlab.model.per_layer import layer_config
+
+# Read by the frame of the model itself, whatever fills its slots. The sizes count as read even where a component
+# ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
+_SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
+_GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
+_GPT_FRAME |= {"embedding_scale", "layers"}
+DEEP_MLP_FRAME = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
+# Keys that only a block reads, each with the branch that it belongs to.
+ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})
+FEED_FORWARD_KEYS = frozenset({"feed_forward", "shortcut_feed_forward"})
+_SITES = frozenset({"drop_embedding", "drop_attention", "drop_shortcut"})
+# With a norm that does nothing, only these placements still do something.
+_PLACED_BY_SCALE = ("lns", "deepnorm", "none")
+
+
+def blocks(model: ModelConfig) -> list[ModelConfig]:
+    """The configs of the blocks, equal ones once."""
+    if not model.layers:
+        return [model] if model.n_layers else []
+    found: list[ModelConfig] = []
+    for layer in range(model.n_layers):
+        block = layer_config(model, layer)
+        if block not in found:
+            found.append(block)
+    return found
+
+
+def chosen(model: ModelConfig) -> list[registry.Component]:
+    """The components that this model is built from. ConfigError for a name that is not registered."""
+    if model.architecture == "deep_mlp":
+        return [registry.get(slot, getattr(model, slot)) for slot in ("activation", "shortcut", "init")]
+    parts = [registry.get(slot, getattr(model, slot)) for slot in ("position", "init")]
+    place = PLACEMENTS[model.norm_placement]
+    if place.final or place.embedding:
+        parts.append(registry.get("norm", model.norm))
+    for block in blocks(model):
+        parts += [part for part in block_parts(block) if part not in parts]
+    return parts
+
+
+def block_parts(block: ModelConfig) -> list[registry.Component]:
+    """The components of one block, those that they ask for included."""
+    has_attention, has_feed_forward = LAYOUTS[block.layout]
+    place = PLACEMENTS[block.norm_placement]
+    parts: list[registry.Component] = []
+    for present, slot, own in (
+        (has_attention, "attention", "shortcut_attention"),
+        (has_feed_forward, "feed_forward", "shortcut_feed_forward"),
+    ):
+        if present:
+            where = own if getattr(block, own) else "shortcut"
+            parts.append(registry.get(slot, getattr(block, slot)))
+            parts.append(registry.get("shortcut", getattr(block, where), where=f"model.{where}"))
+    if place.before or place.output or place.after:
+        parts.append(registry.get("norm", block.norm))
+    wanted = {name for part in parts for name in part.inputs} & registry.SLOTS.keys()
+    return parts + [registry.get(slot, getattr(block, slot)) for slot in sorted(wanted)]
+
+
+def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[registry.Component]:
+    """The parts that an option of a slot reaches: with two kinds of shortcut, it may be one of them or both."""
+    return [part for part in parts if part.slot == slot and any(known.name == option for known in part.options)]
+
+
+def keys_read(model: ModelConfig) -> frozenset[str]:
+    """The model keys that the frame or a chosen component reads; setting any other key changes nothing."""
+    if model.architecture == "deep_mlp":
+        return DEEP_MLP_FRAME
+    keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
+    keys |= {name for part in chosen(model) for name in part.inputs}
+    if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
+        keys |= {"norm"}
+    if model.norm == "identity" and model.norm_placement not in _PLACED_BY_SCALE:
+        keys -= {"norm_placement"}
+    if model.drop_embedding is None:
+        keys |= {"drop_rate"}
+    return frozenset(keys)
+
+
+def block_keys_read(block: ModelConfig) -> frozenset[str]:
+    """The keys that one block reads."""
+    has_attention, has_feed_forward = LAYOUTS[block.layout]
+    place = PLACEMENTS[block.norm_placement]
+    keys = {"layout", "norm_placement", "options"}
+    keys |= (ATTENTION_KEYS if has_attention else set()) | (FEED_FORWARD_KEYS if has_feed_forward else set())
+    if has_attention or has_feed_forward:
+        keys |= {"drop_shortcut"}
+    if place.before or place.output or place.after:
+        keys |= {"norm"}
+    own = [block.shortcut_attention] * has_attention + [block.shortcut_feed_forward] * has_feed_forward
+    if None in own:
+        keys |= {"shortcut"}
+    keys |= {name for part in block_parts(block) for name in part.inputs}
+    if any(getattr(block, site) is None for site in (_SITES - {"drop_embedding"}) & keys):
+        keys |= {"drop_rate"}
+    return frozenset(keys)
+
+
+def why_unread(model: ModelConfig, name: str) -> str:
+    """Why no part of the model reads the key `name`, as the end of a sentence."""
+    if model.architecture == "deep_mlp":
+        return f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_FRAME))}"
+    if name == "norm":
+        return f"norm_placement={model.norm_placement} leaves every norm out"
+    if name == "norm_placement":
+        return "norm=identity does nothing wherever it stands"
+    if model.n_layers == 0 and name not in ("drop_rate", "layer_sizes"):
+        return "n_layers=0 leaves no block"
+    if name in ATTENTION_KEYS | FEED_FORWARD_KEYS:
+        return f"layout={model.layout} leaves that branch out"
+    if name == "shortcut":
+        return "shortcut_attention and shortcut_feed_forward are both set"
+    if name == "drop_rate":
+        return "every dropout site has its own rate"
+    readers = [
+        f"{slot}={component.name}"
+        for slot in registry.SLOTS
+        for component in registry.components(slot).values()
+        if name in component.inputs
+    ]
+    readers = readers if len(readers) <= 8 else [*readers[:8], "..."]
+    return f"only {', '.join(readers)} would read it" if readers else "nothing in this model reads it"

@@ -1,0 +1,53 @@
+"""The report of ten thousand runs: how long it takes, how large it is, and how it feels in Chromium."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gptlab.results.comparing import compare
+from gptlab.results.report.page import render
+from gptlab.results.study import load_study
+from tests.report.browser import browser
+from tests.report.large import make_large
+
+SORT = """
+const done = arguments[arguments.length - 1], button = document.querySelector(arguments[0]);
+const start = performance.now();
+button.click();
+requestAnimationFrame(() => { const channel = new MessageChannel();
+  channel.port1.onmessage = () => done(performance.now() - start); channel.port2.postMessage(0); });
+"""
+
+
+@pytest.mark.benchmark
+@pytest.mark.parametrize(("variants", "seeds"), [(2_000, 5), (10_000, 1)])
+def test_ten_thousand_runs(tmp_path: Path, variants: int, seeds: int) -> None:
+    import matplotlib.figure  # noqa: F401
+    import scipy.special  # noqa: F401
+
+    folder = make_large(tmp_path / "large", variants, seeds)
+    study, comparison = load_study(folder), compare([folder])
+    render(load_study(make_large(tmp_path / "small", 3, 3)), compare([tmp_path / "small"]))  # imports, font cache
+    start = time.perf_counter()
+    text = render(study, comparison)
+    seconds = time.perf_counter() - start
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    size = path.stat().st_size / 2**20
+    with browser() as page:
+        page.driver.set_script_timeout(30)
+        paints, sorts = [], []
+        for _ in range(5):
+            page.open(path)
+            paints.append(page.js("return performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+            for button in ("#verdicts-table th[data-key=difference] button", "#runs-table th[data-key=loss] button"):
+                sorts += [page.driver.execute_async_script(SORT, button) for _ in range(2)]
+    paint, sort = min(paints), sorted(sorts)[len(sorts) // 2]  # the paint that was least disturbed
+    print(f"\n{variants} x {seeds}: {seconds:.1f} s, {size:.1f} MiB, paint {paint:.0f} ms, sort {sort:.0f} ms")
+    assert size < 5
+    assert seconds < 3
+    assert paint < 100
+    assert sort < 100

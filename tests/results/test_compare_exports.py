@@ -1,0 +1,242 @@
+"""The same table in six formats: read back, it says the same; and no name can break out of its format."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gptlab.results import Comparison, compare, export, finish_study, print_comparison
+from gptlab.results.grid import PAPER, SCREEN, grids
+from tests.results.seeded import Arm, make_seeded
+from tests.results.test_compare import JITTER, NOISE, SEEDS, values
+
+HOSTILE = [
+    '=HYPERLINK("x")', "@sum", "<script>alert(1)</script>", r"\input{/etc/passwd} 50% & #1_a ^ ~ {x} $y$", "[x] -- y",
+    "a|b **c** `d` _e_", "größe 日本", "\x1b[31mred\u202e", "line\nbreak",
+]  # fmt: skip
+
+
+def study(root: Path) -> Path:
+    arms = [Arm("none", values(0), metrics={"grad_norm": 1.0})]
+    for place, label in enumerate(HOSTILE):
+        own = {seed: 2.995 + place / 50 + 0.1 * NOISE[seed] + 0.02 * JITTER[seed + place] for seed in SEEDS}
+        arms.append(Arm(label, own, {"n_layers": 5 + place}, metrics={"grad_norm": 1.0 + place}))
+    arms[3].states = {2: "failed", 3: "diverged"}
+    return make_seeded(root, arms)
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    return compare([study(tmp_path)])
+
+
+def from_markdown(text: str) -> list[list[list[str]]]:
+    tables = []
+    for part in text.split("### ")[1:]:
+        lines = [line for line in part.splitlines() if line.startswith("|")]
+        cells = [re.split(r"(?<!\\)(?:\\\\)*\|", line)[1:-1] for line in [lines[0], *lines[2:]]]
+        plain = [[re.sub(r"^\*\*(.*)\*\*$", r"\1", cell.strip()) for cell in line] for line in cells]
+        tables.append([[re.sub(r"\\(.)", r"\1", cell) for cell in line] for line in plain])
+    return tables
+
+
+class Tables(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.values: list[float] = []
+        self.tags: set[str] = set()
+        self.inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self.inside = True
+        elif tag == "data":
+            self.values.append(float(dict(attrs)["value"] or "nan"))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.tables[-1][-1][-1] += data
+
+
+def from_html(text: str) -> list[list[list[str]]]:
+    parser = Tables()
+    parser.feed(text)
+    return parser.tables
+
+
+def from_latex(text: str) -> list[list[list[str]]]:
+    tables = []
+    for part in re.findall(r"\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
+        lines = [line for line in part.splitlines() if line != r"\midrule"]
+        assert all(line.endswith(r" \\") for line in lines)
+        tables.append([[_untex(cell) for cell in re.split(r" (?<!\\)& ", line[:-3])] for line in lines])
+    return tables
+
+
+def _untex(cell: str) -> str:
+    cell = re.sub(r"^\\textbf\{(.*)\}$", r"\1", cell)
+    cell = re.sub(r"^\{\$\\times\$\\num\{(.*)\}\}$", r"x\1", cell)
+    cell = cell.replace("-{}-", "--").replace(r"$\pm$", "±")
+    names = {"backslash": "\\", "asciitilde": "~", "asciicircum": "^", "less": "<", "greater": ">", "bar": "|"}
+    cell = re.sub(r"\\text(\w+)\{\}", lambda m: names[m[1]] + "\0", cell)
+    cell = re.sub(r"\\([{}$&#%_])", lambda m: f"\x01{m[1]}", cell)
+    cell = re.sub("(?<!\x01)[{}]", "", cell)
+    return cell.replace("\0", "").replace("\x01", "").replace(r"\textless", "<").strip()
+
+
+@pytest.mark.parametrize(
+    ("format", "read", "level"),
+    [("md", from_markdown, PAPER), ("html", from_html, SCREEN), ("latex", from_latex, PAPER)],
+)
+def test_each_format_read_back_is_the_table(
+    comparison: Comparison, format: str, read: Callable[[str], list[list[list[str]]]], level: int
+) -> None:
+    found = read(export(comparison, format))
+    expected = [grid.at(level) for grid in grids(comparison)]
+    assert len(found) == len(expected) > 1
+    for table, grid in zip(found, expected, strict=True):
+        assert [cell.strip() for cell in table[0]] == [column.header for column in grid.columns]
+        shown = [[" ".join(entry.text.split()) for entry in line] for line in grid.lines]
+        assert [[" ".join(cell.split()) for cell in line] for line in table[1:]] == shown
+
+
+def test_csv_json_and_html_have_every_digit(comparison: Comparison) -> None:
+    rows = list(csv.DictReader(io.StringIO(export(comparison, "csv"))))
+    documents = json.loads(export(comparison, "json"))["rows"]
+    assert len(rows) == len(documents) == len(comparison.rows) * len(comparison.metrics)
+    for row, document in zip(rows, documents, strict=True):
+        for key, value in document.items():
+            if isinstance(value, bool) or value is None:
+                assert row[key] == ("" if value is None else str(value))
+            elif isinstance(value, (int, float)):
+                assert float(row[key]) == value
+            else:
+                assert row[key].removeprefix("'") == value
+        cell = comparison.row(comparison.rows[0].label).cell(document["metric"])
+        assert document["variant"] != "none" or document["mean"] == cell.mean
+    parser = Tables()
+    parser.feed(export(comparison, "html"))
+    known = {float(v) for d in documents for v in d.values() if isinstance(v, (int, float))}
+    assert set(parser.values) <= known
+
+
+def test_what_is_rounded_is_rounded_from_what_is_not(comparison: Comparison) -> None:
+    for grid in grids(comparison):
+        for line in grid.lines:
+            for column, entry in zip(grid.columns, line, strict=True):
+                if column.kind == "number" and isinstance(entry.value, float):
+                    shown = entry.text.removeprefix("x")
+                    digits = shown.partition("e")[0].partition(".")[2]
+                    power = int(shown.partition("e")[2] or 0)
+                    assert abs(float(shown) - entry.value) <= 0.5001 * 10.0 ** (power - len(digits)), (column, entry)
+
+
+def test_csv_guards_formulas(comparison: Comparison) -> None:
+    rows = list(csv.DictReader(io.StringIO(export(comparison, "csv"))))
+    assert [row["variant"] for row in rows[1:3]] == ['\'=HYPERLINK("x")', "'@sum"]
+    assert not any(value.startswith(("=", "@", "+")) for row in rows for value in row.values())
+    assert any(row["difference"].startswith("-") for row in rows)  # a negative number is a number
+
+
+def test_names_cannot_break_out(comparison: Comparison) -> None:
+    page = export(comparison, "html")
+    parser = Tables()
+    parser.feed(page)
+    assert "script" not in parser.tags
+    assert html.escape("<script>") in page
+    for format in ("md", "html", "latex", "csv", "json"):
+        text = export(comparison, format)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert r"\input{" not in export(comparison, "latex")
+    assert "<script>" not in export(comparison, "md")
+
+
+def test_bold_is_only_for_what_survived(comparison: Comparison, tmp_path: Path) -> None:
+    bold = [row.label for row in comparison.rows if row.cell("final_loss").bold]
+    assert not bold  # all are worse, or unclear
+    better = compare([make_seeded(tmp_path / "b", [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9})])])
+    assert export(better, "latex").count(r"\textbf{") == 2  # the name and the verdict
+    assert r"\textbf{x}" in export(better, "latex")
+    assert "**better**" in export(better, "md")
+    assert "<strong>better</strong>" in export(better, "html")
+
+
+def test_latex_is_balanced_and_compiles_where_there_is_latex(comparison: Comparison, tmp_path: Path) -> None:
+    text = export(comparison, "latex")
+    for name in ("table", "tabular"):
+        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == len(comparison.metrics)
+    bare = re.sub(r"\\[{}]", "", text)
+    assert bare.count("{") == bare.count("}")
+    for table in re.findall(r"\\begin\{tabular\}\{([^\n]*)\}\n\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
+        columns = len(re.findall(r"l|S\[[^]]*\]", table[0]))
+        assert {len(re.split(r" & ", line)) for line in table[1].splitlines() if line != r"\midrule"} == {columns}
+    if not (shutil.which("pdflatex") and not subprocess.run(["kpsewhich", "siunitx.sty"], check=False).returncode):
+        pytest.skip("the structure holds; there is no pdflatex with siunitx here to compile it")
+    plain = text.encode("ascii", "ignore").decode()
+    page = f"\\documentclass{{article}}\\usepackage{{booktabs,siunitx}}\\begin{{document}}\n{plain}\\end{{document}}\n"
+    (tmp_path / "t.tex").write_text(page)
+    subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 250])
+def test_at_any_width_every_number_is_whole(comparison: Comparison, width: int) -> None:
+    out = io.StringIO()
+    print_comparison(comparison, width, out)
+    text = out.getvalue()
+    for grid in grids(comparison):
+        shown = grid.at(SCREEN)
+        for place, column in enumerate(shown.columns):
+            if column.kind == "number" and column.name != "parameters":
+                assert all(
+                    re.search(rf"(^|\s){re.escape(e.text)}(\s|$)", text) for e in (line[place] for line in shown.lines)
+                )
+    assert "\x1b" not in text
+    assert "8 of 10" in text
+    assert "seed 2 failed: ValueError: no" in " ".join(text.split())
+
+
+def test_a_study_with_several_seeds_ends_with_its_comparison(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9}, curve=[0, 5])])
+    out = io.StringIO()
+    finish_study(folder, 120, out)
+    assert re.search(r"x +n_layers: 2 -> 9 +10 of 10 .*-0\.5", out.getvalue())
+    assert "better" in out.getvalue()
+    assert "95 % t interval of the mean" in " ".join(out.getvalue().split())
+    assert {"comparison.csv", "comparison.json", "runs.csv", "steps.csv"} <= {path.name for path in folder.iterdir()}
+    with (folder / "steps.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["run", "label", "seed", "step", "tokens", "flops", "seconds", "metric", "value"]
+    assert len(rows) == 10 * 2 * 2
+    first = (folder / "comparison.csv").read_bytes()
+    finish_study(folder, 120, io.StringIO())
+    assert (folder / "comparison.csv").read_bytes() == first
+
+
+def test_a_study_with_one_seed_ends_with_its_runs(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [Arm("none", values(0, [1])), Arm("x", values(-0.5, [1]), {"n_layers": 9})])
+    out = io.StringIO()
+    finish_study(folder, 120, out)
+    assert "verdict" not in out.getvalue()
+    rows = list(csv.DictReader(io.StringIO((folder / "comparison.csv").read_text())))
+    assert {row["verdict"] for row in rows} == {"", "too few seeds"}

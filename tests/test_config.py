@@ -1,0 +1,300 @@
+"""The schema on its own: types, ranges, flattening, what changed, and what a run's identity depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from gptlab import config as schema
+from gptlab import validation
+from gptlab.config import (
+    NOT_IDENTITY,
+    Config,
+    DataConfig,
+    GenerationProbe,
+    GradientsProbe,
+    ModelConfig,
+    ProbesConfig,
+    check_fields,
+    delta,
+    flatten,
+    identity,
+)
+from gptlab.errors import ConfigError
+
+TINY = ModelConfig(vocab_size=256, context_length=64, emb_dim=32, n_heads=4, n_layers=2)
+
+
+def fields_of(node: Any, path: str = "") -> Iterator[tuple[str, Any, dataclasses.Field[Any]]]:
+    """(dotted key, dataclass that holds it, field) of every leaf of the schema."""
+    for field in dataclasses.fields(node):
+        where, value = f"{path}.{field.name}" if path else field.name, getattr(node, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from fields_of(value, where)
+        else:
+            yield where, node, field
+
+
+FIELDS = {where: (node, field) for where, node, field in fields_of(Config())}
+
+
+def with_value(config: Any, key: str, value: Any) -> Any:
+    """A copy of a dataclass tree with one dotted key set."""
+    first, _, rest = key.partition(".")
+    return replace(config, **{first: with_value(getattr(config, first), rest, value) if rest else value})
+
+
+def another(where: str) -> Any:
+    """A legal value for a key that is not its default."""
+    node, field = FIELDS[where]
+    now, rules = getattr(node, field.name), field.metadata
+    special = {"layer_sizes": [3, 1], "inputs": [[1.0]], "targets": [[0.0]], "options": {"norm": {"eps": 0.5}}}
+    if field.name in special:
+        return special[field.name]
+    if field.name == "layers":
+        return {"0": {"norm": "identity"}}
+    if "choices" in rules:
+        return next(choice for choice in rules["choices"] if choice != now)
+    if isinstance(now, bool):
+        return not now
+    if isinstance(now, list):
+        return ["another"]
+    kind = str(field.type).split(" ")[0]
+    if kind == "str":
+        return f"{now}x"
+    return (now or 0) + {"int": 1, "float": 0.25}[kind]
+
+
+# --- defaults and identity
+
+
+def test_the_first_seven_keys_are_the_books() -> None:
+    book = {"vocab_size": 50257, "context_length": 1024, "emb_dim": 768, "n_heads": 12, "n_layers": 12}
+    first = list(flatten(ModelConfig()).items())[:7]
+    assert dict(first) == book | {"drop_rate": 0.1, "qkv_bias": False}
+
+
+# A stored run is found again by its identity. Whoever changes one of these also raises SCHEMA_VERSION.
+@pytest.mark.parametrize(
+    ("config", "golden"),
+    [
+        (Config(), "94b0eb08068c0cda244bf3fc00404cfff449879553433c2bac71b35f0a00281f"),
+        (
+            Config(model=ModelConfig(activation="relu")),
+            "70d3a88fa82ed2f01ded40d391b768167a5ff7f84add3cbf3780a2e3cc159014",
+        ),
+        (
+            Config(model=TINY, data=DataConfig("random_tokens", prompt="0 1"), seed=7, rng="global"),
+            "6d3dff872fb4aff5de206c0a67679b8c4c416bf44687aeea0c7930f7ae206b8d",
+        ),
+    ],
+    ids=["default", "relu", "tiny"],
+)
+def test_golden_identities(config: Config, golden: str) -> None:
+    assert identity(validation.settle(config)) == golden
+
+
+@pytest.mark.parametrize("where", FIELDS)
+def test_a_key_counts_for_identity_unless_it_cannot_change_a_result(where: str) -> None:
+    changed = with_value(Config(), where, another(where))
+    check_fields(changed)
+    same = where.split(".")[0] in NOT_IDENTITY
+    assert (identity(changed) == identity(Config())) is same
+    assert bool(delta(Config(), changed)) is not same
+
+
+def test_identity_depends_on_the_schema_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = identity(Config())
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+    assert identity(Config()) != before
+
+
+def shuffled(tree: dict[str, Any], draw: Callable[..., Any]) -> dict[str, Any]:
+    keys = draw(st.permutations(sorted(tree)))
+    return {k: shuffled(tree[k], draw) if isinstance(tree[k], dict) else tree[k] for k in keys}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_identity_does_not_depend_on_the_order_of_keys(data: st.DataObject) -> None:
+    plain = {
+        "model": {"norm": "rmsnorm", "n_layers": 1, "options": {"norm": {"eps": 1e-6}, "init": {"tied_std": 1.0}}},
+        "seed": 3,
+        "rng": "global",
+    }
+    ordered, mixed = (merged(tree) for tree in (plain, shuffled(plain, data.draw)))
+    assert identity(ordered) == identity(mixed)
+
+
+def merged(tree: dict[str, Any]) -> Config:
+    config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), tree))
+    assert isinstance(config, Config)
+    return config
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 1000))
+def test_a_whole_number_is_one_declaration_however_it_is_written(number: int) -> None:
+    for key in ("expansion", "drop_rate"):
+        forms = [merged({"model": {key: form}}) for form in (number, float(number), str(number), f"{number}.0")]
+        assert len({identity(config) for config in forms}) == 1
+        assert not delta(forms[0], forms[1])
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
+def test_seeds_have_identities_of_their_own(one: int, two: int) -> None:
+    assert (identity(Config(seed=one)) == identity(Config(seed=two))) is (one == two)
+
+
+def test_an_empty_options_node_is_none() -> None:
+    empty, none = (Config(model=ModelConfig(options=options)) for options in ({"norm": {}}, {}))
+    assert identity(empty) == identity(none)
+    assert delta(empty, none) == {}
+
+
+# --- flatten and delta
+
+
+def test_flatten_names_leaves_by_their_dotted_keys() -> None:
+    flat = flatten({"a": {"b": 1, "c": [{"d": 2}]}, "e": {}, "f": None})
+    assert flat == {"a.b": 1, "a.c": [{"d": 2}], "e": {}, "f": None}
+    assert set(flatten(Config())) == set(FIELDS)
+
+
+def test_delta_is_what_changed_in_the_order_of_the_schema() -> None:
+    variant = Config(model=ModelConfig(norm="rmsnorm", emb_dim=24, options={"norm": {"eps": 0.5}}), label="x")
+    assert list(delta(Config(), variant).items()) == [
+        ("model.emb_dim", (768, 24)),
+        ("model.norm", ("layernorm", "rmsnorm")),
+        ("model.options.norm.eps", (None, 0.5)),
+    ]
+    assert delta(variant, Config())["model.options.norm.eps"] == (0.5, None)
+
+
+def test_delta_shows_a_probe_that_was_left_out() -> None:
+    without = Config(probes=ProbesConfig(generation=None))
+    changed = delta(Config(), without)
+    assert set(changed) == {"probes.generation", "probes.generation.prompt", "probes.generation.max_new_tokens"}
+
+
+# --- types
+
+
+@pytest.mark.parametrize(
+    ("tree", "key"),
+    [
+        ({"model": {"n_layers": 2.7}}, "model.n_layers"),
+        ({"model": {"n_layers": "two"}}, "model.n_layers"),
+        ({"model": {"n_layers": None}}, "model.n_layers"),
+        ({"model": {"expansion": "wide"}}, "model.expansion"),
+        ({"model": {"causal": "maybe"}}, "model.causal"),
+        ({"model": {"layer_sizes": 3}}, "model.layer_sizes"),
+        ({"model": {"layer_sizes": [3, "x"]}}, "model.layer_sizes[1]"),
+        ({"model": {"options": {"norm": 3}}}, "model.options.norm"),
+        ({"seed": True}, "seed"),
+        ({"seed": None}, "seed"),
+        ({"plugins": "my_module"}, "plugins"),
+        ({"model": {"options": {"norm": {"eps": "???"}}}}, "model.options.norm.eps"),
+    ],
+    ids=str,
+)
+def test_a_wrong_type_is_refused_by_its_key(tree: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validation.from_omegaconf(tree)
+    assert str(caught.value).startswith(f"{key}: ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("tree", [{"model": 3}, {"probes": {"gradients": 3}}], ids=str)
+def test_a_value_for_a_whole_section_is_refused(tree: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^Merge error: int is not a subclass of (ModelConfig|GradientsProbe)"):
+        validation.from_omegaconf(tree)
+
+
+# --- ranges and choices
+
+
+@pytest.mark.parametrize("where", [w for w, (_, f) in FIELDS.items() if {"low", "high", "above"} & f.metadata.keys()])
+def test_every_range_is_enforced_at_its_edges(where: str) -> None:
+    field = FIELDS[where][1]
+    rules = field.metadata
+    step = 1 if "int" in str(field.type) else 1e-9
+    as_list = "list" in str(field.type)
+
+    def check(value: float) -> None:
+        check_fields(with_value(Config(), where, [value] if as_list else value))
+
+    outside = [rules["low"] - step] if "low" in rules else []
+    outside += [rules["high"] + step] if "high" in rules else []
+    outside += [rules["above"], rules["above"] - step] if "above" in rules else []
+    for value in outside:
+        with pytest.raises(ConfigError, match=rf"^{where}(\[0\])?=.*: must be ") as caught:
+            check(value)
+        assert str(value) in str(caught.value)
+    for edge in ("low", "high"):
+        if edge in rules:
+            check(rules[edge])
+
+
+@pytest.mark.parametrize("where", [w for w, (_, f) in FIELDS.items() if "choices" in f.metadata])
+def test_every_choice_is_enforced_and_the_closest_named(where: str) -> None:
+    choices = FIELDS[where][1].metadata["choices"]
+    for choice in choices:
+        check_fields(with_value(Config(), where, choice))
+    with pytest.raises(ConfigError) as caught:
+        check_fields(with_value(Config(), where, choices[0] + "x"))
+    message = str(caught.value)
+    assert message.startswith(f"{where}: {choices[0] + 'x'!r} does not exist. Did you mean {choices[0]!r}?")
+    assert all(choice in message for choice in choices)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "where", [w for w, (_, f) in FIELDS.items() if "float" in str(f.type) and "list" not in f.type]
+)
+def test_numbers_are_finite(where: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"^{where}="):
+        check_fields(with_value(Config(), where, value))
+
+
+@pytest.mark.parametrize("value", [math.nan, [1.0, math.inf]], ids=str)
+def test_numbers_of_options_are_finite(value: object) -> None:
+    config = Config(model=ModelConfig(options={"norm": {"eps": value}}))
+    with pytest.raises(ConfigError, match=r"^model\.options\.norm\.eps=.*finite"):
+        check_fields(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (Config(seed=-1), "seed=-1: must be between 0 and 9223372036854775807."),
+        (Config(seed=2**63), f"seed={2**63}: must be between 0 and 9223372036854775807."),
+        (Config(model=ModelConfig(context_length=0)), "model.context_length=0: must be 1 or more."),
+        (Config(model=ModelConfig(expansion=0.0)), "model.expansion=0.0: must be above 0."),
+        (Config(model=ModelConfig(expansion=-1.0)), "model.expansion=-1.0: must be above 0."),
+        (Config(model=ModelConfig(expansion=math.nan)), "model.expansion=nan: must be a finite number."),
+        (Config(model=ModelConfig(drop_embedding=1.5)), "model.drop_embedding=1.5: must be between 0.0 and 1.0."),
+        (Config(model=ModelConfig(layer_sizes=[3, 0])), "model.layer_sizes[1]=0: must be 1 or more."),
+        (
+            Config(probes=ProbesConfig(gradients=GradientsProbe(batch_size=0))),
+            "probes.gradients.batch_size=0: must be 1 or more.",
+        ),
+        (
+            Config(probes=ProbesConfig(generation=GenerationProbe(max_new_tokens=0))),
+            "probes.generation.max_new_tokens=0: must be 1 or more.",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_messages_of_ranges(config: Config, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_fields(config)
+    assert str(caught.value) == words

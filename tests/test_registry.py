@@ -1,0 +1,432 @@
+"""The registry: what a component declares, how its options are typed, and how outside modules join."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+import typing
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gptlab
+from gptlab import registry
+from gptlab.cli.components import _say
+from gptlab.config import delta
+from gptlab.errors import ConfigError
+from gptlab.model.block import Block
+from gptlab.registry import Option, register
+
+pytestmark = pytest.mark.usefixtures("scratch_registry")
+
+HEADER = "from torch import nn\nfrom gptlab import register\n\n"
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on sys.path; what is imported from it is forgotten afterwards."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def refusal(*plugins: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        registry.load_plugins(plugins)
+    return str(caught.value)
+
+
+# --- what a signature declares
+
+
+def test_signature_is_the_declaration() -> None:
+    @register("norm", "test_norm")
+    class Norm(nn.Module):
+        """First line.
+
+        More.
+        """
+
+        def __init__(self, dim: int, layer: int | None, gain: float = 1.0, mode: str | None = None) -> None:
+            super().__init__()
+
+    found = registry.get("norm", "test_norm")
+    assert found.factory is Norm
+    assert found.inputs == ("dim", "layer")
+    assert found.options == (Option("gain", float, 1.0), Option("mode", str | None, None))
+    assert found.summary == "First line."
+
+
+def test_star_arguments_declare_nothing() -> None:
+    @register("activation", "test_stars")
+    def stars(*args: object, **kwargs: object) -> nn.Module:
+        return nn.ReLU()
+
+    assert registry.get("activation", "test_stars").inputs == registry.get("activation", "test_stars").options == ()
+
+
+def test_what_a_component_cannot_be_given_is_refused_with_the_inputs_listed() -> None:
+    with pytest.raises(ConfigError) as caught:
+
+        @register("activation", "test_width")
+        def width(dim: int) -> nn.Module:
+            return nn.ReLU()
+
+    message = str(caught.value)
+    assert message.startswith("activation 'test_width': parameter 'dim' has no default")
+    given = message.split("Given are: ")[1].rstrip(".").split(", ")
+    assert {"emb_dim", "n_layers", "layer", "norm", "activation"} <= set(given)
+    assert "options" not in given and "dim" not in given
+    assert "test_width" not in registry.components("activation")
+
+
+def test_unknown_slot_and_unknown_name_are_refused_with_the_closest() -> None:
+    with pytest.raises(ConfigError, match=r"^slot: 'nrom' does not exist. Did you mean 'norm'\?"):
+        register("nrom", "x")(nn.Identity)
+    with pytest.raises(ConfigError, match=r"^slot: 'nrom' does not exist. Did you mean 'norm'\?"):
+        registry.components("nrom")
+    with pytest.raises(ConfigError, match=r"^model.norm: 'layernrom' does not exist. Did you mean 'layernorm'\?"):
+        registry.get("norm", "layernrom")
+    with pytest.raises(
+        ConfigError, match=r"^model.here: 'x' does not exist. Allowed: dyt, identity, layernorm, rmsnorm, scalenorm."
+    ):
+        registry.get("norm", "x", where="model.here")
+
+
+def test_a_taken_name_is_refused_and_names_both_modules() -> None:
+    def relu() -> nn.Module:
+        return nn.ReLU()
+
+    before = registry.get("activation", "relu")
+    with pytest.raises(ConfigError) as caught:
+        register("activation", "relu")(relu)
+    assert str(caught.value) == (
+        f"activation 'relu' is already registered by gptlab.model.activations; {__name__} may not."
+    )
+    assert registry.get("activation", "relu") is before
+
+
+def test_two_components_of_one_module_cannot_share_a_name() -> None:
+    register("activation", "test_twice")(nn.Tanh)
+    with pytest.raises(ConfigError, match="'test_twice' is already registered"):
+        register("activation", "test_twice")(nn.Sigmoid)
+
+
+def test_a_module_may_be_reloaded(modules: Path) -> None:
+    file = modules / "test_reloaded.py"
+    text = (
+        HEADER + '@register("activation", "test_again")\ndef again(slope: float = 1.0) -> nn.Module: return nn.ReLU()\n'
+    )
+    file.write_text(text)
+    registry.load_plugins(["test_reloaded"])
+    file.write_text(text.replace("1.0", "0.25"))
+    importlib.reload(sys.modules["test_reloaded"])
+    assert registry.get("activation", "test_again").options[0].default == 0.25
+
+
+def test_every_component_of_gptlab_has_a_summary_and_typed_options() -> None:
+    for slot in registry.SLOTS:
+        found = registry.components(slot)
+        assert found
+        for component in found.values():
+            assert component.summary.endswith((".", ")")), component
+            assert all(option.type is not typing.Any for option in component.options)
+
+
+# --- options
+
+
+@pytest.fixture
+def component() -> registry.Component:
+    @register("attention", "test_options")
+    class Attention(nn.Module):
+        """Options of every type."""
+
+        def __init__(
+            self,
+            emb_dim: int,
+            scale: float = 0.5,
+            window: int = 4,
+            mode: str = "full",
+            bias: bool = False,
+            cap: float | None = None,
+            sizes: list[int] = [1, 2],  # noqa: B006
+            free=7,
+        ) -> None:
+            super().__init__()
+
+    return registry.get("attention", "test_options")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("scale", 2, 2.0),
+        ("scale", "1e-6", 1e-6),
+        ("window", 8, 8),
+        ("mode", "local", "local"),
+        ("bias", True, True),
+        ("cap", 30, 30.0),
+        ("cap", None, None),
+        ("sizes", [3], [3]),
+        ("free", "anything", "anything"),
+    ],
+)
+def test_options_take_their_declared_type(
+    component: registry.Component, name: str, given: object, value: object
+) -> None:
+    options = component.checked_options({name: given})
+    assert options == {name: value}
+    assert type(options[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("scale", "wide"),
+        ("window", 2.5),
+        ("bias", "maybe"),
+        ("scale", None),
+        ("scale", [1.0]),
+        ("sizes", 3),
+        ("sizes", ["x"]),
+    ],
+)
+def test_options_of_a_wrong_type_are_refused_by_key_and_value(
+    component: registry.Component, name: str, given: object
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        component.checked_options({"mode": "full", name: given})
+    assert str(caught.value).startswith(f"model.options.attention.{name}")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_unknown_option_is_refused_with_the_closest(component: registry.Component) -> None:
+    with pytest.raises(ConfigError) as caught:
+        component.checked_options({"scael": 1})
+    assert str(caught.value) == (
+        "model.options.attention (attention=test_options): 'scael' does not exist. Did you mean 'scale'? "
+        "Allowed: bias, cap, free, mode, scale, sizes, window."
+    )
+    with pytest.raises(ConfigError, match=r"'emb_dim' does not exist"):
+        component.checked_options({"emb_dim": 3})  # an input, set by model.emb_dim
+
+
+def test_no_options_are_no_options(component: registry.Component) -> None:
+    assert component.checked_options({}) == {}
+
+
+# --- plugins
+
+
+def test_missing_plugin(modules: Path) -> None:
+    hint = "Is its folder on PYTHONPATH?"
+    assert refusal("test_nowhere") == f"plugins: no module named 'test_nowhere'. {hint}"
+    assert refusal("test_nowhere.inner") == f"plugins: no module named 'test_nowhere'. {hint}"
+    (modules / "test_package").mkdir()
+    (modules / "test_package" / "__init__.py").write_text("")
+    assert refusal("test_package.inner") == f"plugins: no module named 'test_package.inner'. {hint}"
+
+
+def test_plugin_whose_own_dependency_is_missing(modules: Path) -> None:
+    (modules / "test_needy.py").write_text("import test_not_installed\n")
+    assert refusal("test_needy") == "plugins: no module named 'test_not_installed'. test_needy needs it."
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raise RuntimeError('no luck')", "raised RuntimeError: no luck"),
+        ("1/0", "raised ZeroDivisionError: division by zero"),
+        ("import sys; sys.exit(3)", "raised SystemExit: 3"),
+        ("def broken(:", "raised SyntaxError: invalid syntax (test_raises.py, line 1)"),
+        ("from gptlab import nothing", "raised ImportError: cannot import name 'nothing' from 'gptlab'"),
+    ],
+)
+def test_plugin_that_raises_on_import(modules: Path, text: str, words: str) -> None:
+    (modules / "test_raises.py").write_text(text)
+    assert refusal("test_raises").startswith(f"plugins: importing 'test_raises' {words}")
+
+
+@pytest.mark.parametrize("name", ["", ".relative"])
+def test_plugin_that_is_no_module_name(name: str) -> None:
+    assert refusal(name).startswith(f"plugins: importing {name!r} raised ")
+
+
+def test_plugin_that_takes_a_name(modules: Path) -> None:
+    (modules / "test_taker.py").write_text(HEADER + '@register("norm", "rmsnorm")\nclass Mine(nn.Module): pass\n')
+    assert refusal("test_taker") == (
+        "plugins: test_taker: norm 'rmsnorm' is already registered by gptlab.model.norms; test_taker may not."
+    )
+
+
+PLUGIN = '''
+import torch
+from torch import nn
+from gptlab import register
+
+@register("norm", "test_centre")
+class Centre(nn.Module):
+    """x - mean(x), times a gain."""
+    def __init__(self, dim: int):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(dim))
+    def forward(self, x):
+        return self.scale * (x - x.mean(-1, keepdim=True))
+
+@register("activation", "test_leaky")
+def leaky(slope: float = 0.1):
+    """max(x, slope x)."""
+    return nn.LeakyReLU(slope)
+'''
+
+
+def test_plugin_from_a_users_folder_composes_builds_and_runs(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(modules)
+    (modules / "test_mine.py").write_text(PLUGIN)
+    (modules / "conf" / "ablation").mkdir(parents=True)
+    (modules / "conf" / "ablation" / "mine.yaml").write_text(
+        "# @package _global_\nplugins: [test_mine]\nmodel:\n  norm: test_centre\n  activation: test_leaky\n"
+        "  options: {activation: {slope: 1}}\n"
+    )
+    config = gptlab.compose(["model=tiny", "ablation=mine"])
+    assert config.model.options == {"activation": {"slope": 1.0}}
+    model = gptlab.build(config)
+    assert [m.negative_slope for m in model.modules() if isinstance(m, nn.LeakyReLU)] == [1.0, 1.0]
+    run = gptlab.run(config, modules / "run")
+    assert run.result["state"] == "finished", run.result
+    assert run.metrics["parameters/norm"] == 2 * 2 * 32
+    assert run.metrics["parameters/final_norm"] == 32
+    with pytest.raises(ConfigError, match=r"\(activation=test_leaky\): 'slop' does not exist. Did you mean 'slope'"):
+        gptlab.compose(["model=tiny", "ablation=mine", "model.options.activation.slop=2"])
+
+
+def test_component_is_given_what_its_signature_names() -> None:
+    seen: list[tuple[int, int | None, str]] = []
+
+    @register("feed_forward", "test_asks")
+    class Asks(nn.Module):
+        """Takes a key, its layer and another slot, built."""
+
+        def __init__(self, emb_dim: int, layer: int | None, activation: nn.Module) -> None:
+            super().__init__()
+            seen.append((emb_dim, layer, type(activation).__name__))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+    gptlab.build(gptlab.compose(["model=tiny", "model.feed_forward=test_asks", "model.activation=silu"]))
+    assert seen[-2:] == [(32, 0, "SiLU"), (32, 1, "SiLU")]  # built before too, when the config was checked
+
+
+# --- entry points
+
+
+def test_entry_points_of_installed_packages_are_loaded(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (modules / "test_installed.py").write_text(PLUGIN)
+    entry = EntryPoint("mine", "test_installed:leaky", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == "gptlab.components" else [])
+    registry.load_installed.cache_clear()
+    assert registry.get("activation", "test_leaky").module == "test_installed"
+    torch.testing.assert_close(
+        registry.get("activation", "test_leaky").factory()(torch.tensor([-1.0])), torch.tensor([-0.1])
+    )
+
+
+def test_a_broken_entry_point_is_named(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("mine", "test_not_there", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    registry.load_installed.cache_clear()
+    with pytest.raises(ConfigError, match=r"^entry point 'mine': no module named 'test_not_there'"):
+        registry.components("norm")
+    registry.load_installed.cache_clear()
+
+
+def test_entry_points_as_a_package_declares_them(tmp_path: Path) -> None:
+    (tmp_path / "test_installed.py").write_text(PLUGIN)
+    info = tmp_path / "test_installed-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: test-installed\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gptlab.components]\nmine = test_installed\n")
+    script = "from gptlab import registry; print(registry.get('norm', 'test_centre').module)"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {script}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("test_installed\n", "")
+
+
+# --- docs/components.md
+
+DOCS = (Path(__file__).parent.parent / "docs" / "components.md").read_text(encoding="utf-8")
+
+
+def test_docs_list_every_component_with_its_options() -> None:
+    table = DOCS.split("| slot | name | options |")[1].split("\n\n")[0].splitlines()[2:]
+    listed, slot = [], ""
+    for line in table:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        slot = cells[0].strip("`") or slot
+        assert cells[3], line
+        listed.append((slot, cells[1].strip("`"), cells[2]))
+    assert listed == [
+        (slot, name, ", ".join(f"`{option.name}={_say(option.default)}`" for option in component.options))
+        for slot in registry.SLOTS
+        for name, component in registry.components(slot).items()
+        if component.module.startswith("gptlab.")
+    ]
+
+
+def test_docs_show_the_diagrams_of_the_block() -> None:
+    lines = [line.strip() for line in (Block.__doc__ or "").splitlines() if set(line) & set("┬┘")]
+    assert len(lines) == 10
+    assert lines == [line.strip() for line in DOCS.splitlines() if set(line) & set("┬┘")]
+
+
+def paste_example(folder: Path) -> list[str]:
+    """Write the files of the section on own components into `folder`; returns its commands."""
+    section = DOCS.split("## A component of your own")[1]
+    for name, text in re.findall(r"`([\w/]+\.(?:py|yaml))`[^\n]*:\n\n```\w+\n(.*?)```", section, re.DOTALL):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert sorted(path.name for path in folder.rglob("*.*")) == ["my_parts.py", "squared_relu.yaml"]
+    return re.findall(r"^gptlab (.*)$", section, re.MULTILINE)
+
+
+def test_docs_example_works_as_pasted(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(modules)
+    paste_example(modules)
+    base, config = gptlab.compose(["model=tiny"]), gptlab.compose(["model=tiny", "ablation=squared_relu"])
+    assert delta(base, config) == {
+        "model.activation": ("gelu_tanh", "squared_relu"),
+        "plugins": ([], ["my_parts"]),
+    }
+    activation = gptlab.build(config).trf_blocks[0].ff.layers[1]
+    assert torch.equal(activation(torch.tensor([-1.0, 3.0])), torch.tensor([0.0, 9.0]))
+
+
+@pytest.mark.slow
+def test_docs_commands_work_as_pasted(tmp_path: Path) -> None:
+    commands = paste_example(tmp_path) + re.findall(r"^gptlab (model=.*)$", DOCS.split("## Choosing")[1], re.MULTILINE)
+    assert len(commands) >= 7
+    for command in dict.fromkeys(commands):
+        # One of them runs; of the others, what they ask for is checked.
+        plan = ["plan"] if command.startswith("model=") and command != "model=tiny ablation=squared_relu" else []
+        done = subprocess.run(
+            [sys.executable, "-m", "gptlab", *plan, *shlex.split(command)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, (command, done.stderr)
