@@ -20,6 +20,8 @@ _READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "schedule": (("final_rate", ("linear", "cosine", "wsd")), ("decay_share", ("wsd",))),
 }
 
+STATIC_PROBES = frozenset({"parameters", "shapes"})  # what they measure does not change by training
+
 
 def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
     """A copy with the context written out. Without a budget no other key means anything: they get their defaults."""
@@ -88,7 +90,7 @@ def _check_read(config: Config, changed: Collection[str]) -> None:
                 _refuse_ignored(changed, {f"train.{key}"}, f"train.{choice}={value} does not read it")
     if not train.weight_decay:
         _refuse_ignored(changed, {"train.decay_embeddings", "train.decay_vectors"}, "train.weight_decay is 0")
-    if train.probe_every and not any((config.probes.gradients, config.probes.generation)):
+    if train.probe_every and not any(value for name, value in vars(config.probes).items() if name not in STATIC_PROBES):
         _refuse_ignored(changed, {"train.probe_every"}, "no probe is on that could look")
 
 

@@ -23,9 +23,12 @@ class Subject:
 
     @cached_property
     def model(self) -> Model:
-        """The built model. GptlabError when its weights and gradients cannot fit into this machine's memory."""
+        """The built model. GptlabError when weights, gradients and what training adds cannot fit into memory."""
         weights, present = weight_bytes(skeleton(self.config.model)), physical_memory()
         what, needed = ("weights and gradients", 2 * weights) if self.config.probes.gradients else ("weights", weights)
+        if self.config.train.budget is not None:
+            sgd = self.config.train.optimizer == "sgd"  # one moment, where Adam has two
+            what, needed = "weights, gradients and optimizer", (3 if sgd else 4) * weights
         if present and needed > present:
             raise GptlabError(
                 f"{what} need {needed / 2**30:,.0f} GiB, this machine has {present / 2**30:,.0f} GiB; "

@@ -134,7 +134,9 @@ class Training:
         for number, (inputs, targets) in enumerate(parts):
             seed_dropout(self.seed, step, number, self.device)
             with precision(train, self.device, self.tiny):
-                loss = cross_entropy(self.features(inputs), self.model.out_head, targets) / train.accumulate
+                loss = cross_entropy(self.features(inputs), self.model.out_head, targets)
+            if train.accumulate > 1:
+                loss = loss / train.accumulate
             loss.backward()
             losses.append(loss.detach())
         norm = self.updates.clip()

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from gptlab.probes import NEEDS_TOKENS, PROBES, Subject
 from gptlab.probes.groups import group_of
-
-_STATIC = frozenset({"parameters", "shapes"})  # what training cannot change
+from gptlab.training_rules import STATIC_PROBES
 
 
 def look(subject: Subject, step: int) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -37,7 +36,7 @@ def look(subject: Subject, step: int) -> tuple[list[dict[str, Any]], dict[str, A
         for weight, _ in grads:
             weight.grad = None
         for name, measure in PROBES.items():
-            if name in _STATIC or getattr(subject.config.probes, name) is None:
+            if name in STATIC_PROBES or getattr(subject.config.probes, name) is None:
                 continue
             if name in NEEDS_TOKENS and not subject.is_gpt:
                 continue

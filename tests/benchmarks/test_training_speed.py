@@ -1,8 +1,7 @@
-# ruff: noqa: E501
-"""A training step against Hugging Face's GPT2LMHeadModel: same process, same shapes, its own loss, torch's default AdamW.
+"""A training step against Hugging Face's GPT2LMHeadModel: same process and shapes, its own loss, torch's default AdamW.
 
-Both are GPT-2 as released (tied, biases everywhere) without dropout. The two take turns, and the best of each counts, so
-that a busy machine hurts both alike.
+Both are GPT-2 as released (tied, biases everywhere) without dropout. The two take turns, and the best of each counts:
+a busy machine hurts both alike.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def test_ten_million_weights_over_characters_in_bf16() -> None:
 def test_memory_with_long_contexts_and_a_large_vocabulary() -> None:
     """Peak growth of the process over two steps, weights and optimizer included; each side in a process of its own."""
     script = (
-        "import resource, sys, torch; sys.path.insert(0, {root!r}); from tests.benchmarks import test_training_speed as t; "
+        "import resource, sys; sys.path.insert(0, {root!r}); from tests.benchmarks import test_training_speed as t; "
         "import transformers.models.gpt2.modeling_gpt2; ids = t.tokens(t.LONG); "
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; step = {step}; step(); step(); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from gptlab import compose
+from gptlab import GptlabError, compose
 from gptlab.data.batches import TokenSource
 from gptlab.probes import Subject
 from gptlab.training import progress
@@ -192,3 +192,10 @@ def test_components_that_training_does_not_know_train_too(tmp_path: Path) -> Non
     )
     found, model = trained(config, tmp_path)
     assert isinstance(model, nn.Module) and found.metrics["steps"] == 3
+
+
+def test_memory_for_the_optimizer_is_asked_for_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gptlab.probes.subject.physical_memory", lambda: int(3.5 * 4 * 1856))
+    with pytest.raises(GptlabError, match="weights, gradients and optimizer need"):
+        Subject(toy()).model  # noqa: B018
+    assert Subject(toy("train.optimizer=sgd")).model
