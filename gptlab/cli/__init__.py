@@ -19,6 +19,7 @@ COMMANDS = {
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",
+    "figures": "gptlab.cli.figures",
     "components": "gptlab.cli.components",
 }
 

@@ -15,7 +15,7 @@ from gptlab.errors import ConfigError, closest, unknown
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "model.layers.")  # free-form nodes: Hydra calls their keys new
+_OPTIONS = ("model.options.", "model.layers.", "experiment.options.")  # free-form nodes: Hydra calls their keys new
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
     "hydra.sweep.": "Use output_dir=FOLDER.",
