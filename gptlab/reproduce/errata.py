@@ -46,7 +46,7 @@ def _entry(result: Result) -> str:
     shows = f"{result.shows[0].upper()}{result.shows[1:]}"
     return (
         f"## {claim.id}\n\n"
-        f"{claim.source}: *{claim.claim}* (published: {published(claim)}).\n\n"
+        f"{claim.source[0].upper()}{claim.source[1:]}: *{claim.claim}* (published: {published(claim)}).\n\n"
         f"{shows}.\n\n"
         f"```sh\ngptlab reproduce --only {claim.id}\n```\n"
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from gptlab import streams
 from gptlab.errors import GptlabError
 from gptlab.reproduce import registry
 from gptlab.reproduce.claims import Claim, chosen, load_claims
@@ -53,7 +54,8 @@ def examine(claim: Claim, lab: Lab) -> Result:
         return Result(claim, "not computable here", shows=claim.note)
     start = time.perf_counter()
     try:
-        found = registry.CHECKS[claim.id](lab)
+        with streams.forked(lab.seed, claim.id):  # parts that are built by themselves draw from the global stream
+            found = registry.CHECKS[claim.id](lab)
     except GptlabError as error:
         raise GptlabError(f"{claim.id}: {error}") from error
     seconds = time.perf_counter() - start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -119,21 +120,20 @@ def deterministic(lab: Lab) -> str:
 @check("GN-cycle")
 def cycles(lab: Lab) -> Found:
     """Two-block models of 40 symbols: whether the last 24 of 60 tokens repeat, and with which period."""
-    found = {}
-    for name, overrides in (("untied", ()), ("tied", ("ablation=tied_unscaled",))):
-        periods = []
-        for seed in range(20):
-            config = lab.config(*SMALL_CYCLES, *overrides)
-            config.seed = lab.seed - 123 + seed
-            periods.append(_period(greedy(build(config), [1], 60, 64).ids[-24:]))
-        found[name] = periods
+    variants = {"tied": ("ablation=tied_unscaled",), "untied": (), "without positions": ("model.position=none",)}
+    found: dict[str, list[int | None]] = {name: [] for name in variants}
+    first = lab.seed - 123
+    for name, overrides in variants.items():
+        for seed in range(first, first + 20):
+            model = build(replace(lab.config(*SMALL_CYCLES, *overrides), seed=seed))
+            found[name].append(_period(greedy(model, [1], 60, 64).ids[-24:]))
     short = {name: sum(period in (2, 3) for period in periods) for name, periods in found.items()}
-    one = sum(period == 1 for period in found["tied"])
-    never = sum(period is None for period in found["untied"])
+    one, never = found["tied"].count(1), found["untied"].count(None)
     return Found(
-        "cycles" if all(count > 10 for count in short.values()) else "depends on tying",
-        f"of 20 seeds each, tied models repeat one token in {one}, untied ones with learned positions have no period "
-        f"up to 12 in {never}; two or three symbols: {short['tied']} and {short['untied']}",
+        "cycles" if all(count > 10 for count in short.values()) else "depends on tying and positions",
+        f"of 20 seeds each, tied models repeat one token in {one} and untied ones have no period up to 12 in {never}; "
+        f"two or three symbols: {short['tied']} tied, {short['untied']} untied, {short['without positions']} untied "
+        "without positions",
     )
 
 
