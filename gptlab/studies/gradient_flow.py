@@ -47,8 +47,12 @@ def gradient_flow(variants: Sequence[Config], seeds: int = 500) -> Findings:
     """Gradients with and without shortcuts over seeds 0 .. seeds-1, and what makes the last layer's the largest."""
     if seeds < 2:
         raise ConfigError(f"experiment.options.seeds={seeds}: must be 2 or more.")
-    with_ = next(config for config in variants if config.model.shortcut == "add")
-    without = replace(with_, model=replace(with_.model, shortcut="none"))
+    base = variants[0]
+    if base.model.architecture != "deep_mlp":
+        raise ConfigError(
+            f"experiment.analysis=gradient_flow: needs architecture=deep_mlp, not {base.model.architecture}."
+        )
+    with_, without = (replace(base, model=replace(base.model, shortcut=name)) for name in ("add", "none"))
     book = (profile(without), profile(with_))
     pairs = {s: (profile(replace(without, seed=s)), profile(replace(with_, seed=s))) for s in range(seeds)}
     designs = last_layer(with_, seeds)

@@ -9,6 +9,8 @@ from gptlab.analyses import Findings, register_analysis
 from gptlab.config import Config
 from gptlab.figures.parameter_budget import draw, shares
 
+SIZES = {(12, 768): "small", (24, 1024): "medium", (36, 1280): "large", (48, 1600): "XL"}  # layers, width
+
 
 @register_analysis("parameter_budget")
 def parameter_budget(variants: Sequence[Config]) -> Findings:
@@ -20,7 +22,8 @@ def parameter_budget(variants: Sequence[Config]) -> Findings:
         total, parts = shares(config)
         how = "tied" if config.model.tie_weights else "untied"
         name = f"{config.model.n_layers}x{config.model.emb_dim}_{how}"
-        rows.append((f"{config.model.n_layers} x {config.model.emb_dim}, {how}", total, parts))
+        size = SIZES.get((config.model.n_layers, config.model.emb_dim), name.replace(f"_{how}", ""))
+        rows.append((f"{size}, {how}", total, parts))
         found.tables.setdefault("parts", []).extend(
             {"model": name, "part": part, "parameters": size, "percent": 100 * size / total}
             for part, size in parts.items()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROUNDING = 1e-12  # a change below this is float64 noise
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # a label over a line
 
 
 @register_analysis("position_equivariance")
@@ -79,7 +80,7 @@ def change_figure(rows: Sequence[dict[str, Any]]) -> Figure:
         axes.plot([1e-17, row["change"]], [place, place], color=style.GHOST, linewidth=1.2)
         axes.plot([row["change"]], [place], "D" if row["equivariant"] else "o", color=color, markersize=8)
         words = "order is invisible" if row["equivariant"] else f"{row['change']:.2f}"
-        axes.text(max(row["change"], 1e-17) * 3, place, words, va="center", fontsize=9)
+        axes.text(max(row["change"], 1e-17) * 3, place, words, va="center", fontsize=9, bbox=BOX)
     axes.axvline(ROUNDING, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)))
     axes.set_xscale("log")
     axes.set_xlim(1e-17, 1e2)
