@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",
     "figures": "gptlab.cli.figures",
+    "reproduce": "gptlab.cli.reproduce",
     "components": "gptlab.cli.components",
 }
 

@@ -88,11 +88,11 @@ def published(claim: Claim) -> str:
 
 
 def said(value: Any) -> str:
-    """A measured value in seven significant digits, counts in full."""
+    """A measured value in seven significant digits, counts in full and, where they stand alone, with commas."""
     if value is None:
         return ""
     if isinstance(value, (list, tuple)):
-        return f"({', '.join(said(item) for item in value)})"
+        return f"({', '.join(str(item) if _is_count(item) else said(item) for item in value)})"
     if _is_count(value):
         return f"{value:,}"
     if isinstance(value, float):

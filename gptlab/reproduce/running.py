@@ -50,8 +50,9 @@ def examine(claim: Claim, lab: Lab) -> Result:
     """One claim, measured where it can be."""
     if not claim.computable:
         return Result(claim, "not computable here", shows=claim.note)
-    if claim.note.startswith(NEEDS) and find_spec(claim.note.removeprefix(NEEDS)) is None:
-        return Result(claim, "not computable here", shows=claim.note)
+    needed = claim.note.removeprefix(NEEDS) if claim.note.startswith(NEEDS) else ""
+    if needed and find_spec(needed) is None:
+        return Result(claim, "not computable here", shows=f"{NEEDS}{needed.rpartition('.')[2]}, which is not there")
     start = time.perf_counter()
     try:
         with streams.forked(lab.seed, claim.id):  # parts that are built by themselves draw from the global stream

@@ -43,7 +43,7 @@ class Result:
 
 
 def judge(claim: Claim, found: Found, seconds: float = 0.0) -> Result:
-    """The verdict on a measured value: equal to the digits that were printed, within tolerance, or different."""
+    """The verdict on a measured value: as printed (to its last digit), within tolerance, or different."""
     verdict: Verdict = "differs"
     if _as_printed(claim, found.value):
         verdict = "reproduced"
@@ -62,10 +62,12 @@ def _as_printed(claim: Claim, got: Any) -> bool:
         return all(value <= bound if kind == "at most" else value >= bound for bound, value in pairs)
     if all(expected == value for expected, value in pairs):
         return True
-    digits = [Decimal(text).as_tuple().exponent for text in _numbers(claim.expected)]
-    if kind == "exact" or len(digits) != len(pairs):
+    if not _within(claim, got):
         return False
-    return all(round(value, -int(n)) == expected for (expected, value), n in zip(pairs, digits, strict=True))
+    digits = [Decimal(text).as_tuple().exponent for text in _numbers(claim.expected)]
+    return len(digits) == len(pairs) and all(
+        round(value, -int(n)) == expected for (expected, value), n in zip(pairs, digits, strict=True)
+    )
 
 
 def _within(claim: Claim, got: Any) -> bool:

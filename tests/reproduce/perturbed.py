@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -30,13 +30,35 @@ class OtherSizes(Small):
         model = config.model
         if model.architecture == "deep_mlp":
             return replace(config, model=replace(model, activation="relu"))
+        heads, rate = model.n_heads // 2 or 1, model.drop_rate / 2 + 0.1
         changed = replace(
-            model, vocab_size=model.vocab_size + 7, context_length=model.context_length + 3, emb_dim=2 * model.n_heads,
-            n_heads=model.n_heads // 2 or 1, n_layers=max(1, model.n_layers // 2), expansion=2 * model.expansion + 1,
-            drop_rate=model.drop_rate / 2 + 0.1, drop_embedding=None, drop_attention=None, drop_shortcut=None,
-            drop_feed_forward=0.3, qkv_bias=not model.qkv_bias, tie_weights=not model.tie_weights, position="none",
+            model, vocab_size=model.vocab_size + 7, context_length=model.context_length + 3, emb_dim=6 * heads,
+            n_heads=heads, n_layers=max(1, model.n_layers // 2), expansion=2 * model.expansion + 1,
+            drop_rate=rate, drop_embedding=None, drop_attention=None, drop_shortcut=None, drop_feed_forward=rate,
+            qkv_bias=not model.qkv_bias, tie_weights=not model.tie_weights, position="none",
         )  # fmt: skip
         return replace(config, model=changed)
+
+
+class NoBiases(Small):
+    """No biases, with which the feed-forward layer has as many weights as attention at expansion 2."""
+
+    def composed(self, overrides: tuple[str, ...]) -> Config:
+        config = super().composed(overrides)
+        model = replace(config.model, attention_bias=False, feed_forward_bias=False, n_layers=1)
+        return replace(config, model=model) if model.architecture == "gpt" else config
+
+
+class ShortNet(Lab):
+    """Three layers instead of five, and one seed instead of 500."""
+
+    seeds = 1
+
+    def composed(self, overrides: tuple[str, ...]) -> Config:
+        config = super().composed(overrides)
+        if config.model.architecture == "deep_mlp":
+            config = replace(config, model=replace(config.model, layer_sizes=[3, 3, 3, 1]))
+        return config
 
 
 class OtherSeed(Small):
@@ -71,17 +93,19 @@ class TinyNoise(OtherSeed):
 
 
 class Unsteady(OtherSeed):
-    """Models that answer differently each time, look at the past beyond their context, and keep the graph."""
+    """Models that start from other weights each time, answer differently each time, and keep the graph."""
 
     seed = 123
 
     def build(self, *overrides: str) -> Any:
+        self.seed += 1
         model = super().build(*overrides)
         generator = torch.Generator().manual_seed(0)
 
         def shake(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
             noise = torch.randn(output.shape, generator=generator, dtype=output.dtype)
-            return output + 10 * noise.requires_grad_()
+            with torch.enable_grad():
+                return output + 10 * noise.requires_grad_()
 
         model.register_forward_hook(shake)
         return model
@@ -94,6 +118,27 @@ class Leaky(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x) + 0.3 * x.tanh() + 0.01 * x.square()
+
+
+class Shifted(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(1.1 * x) + 0.1
+
+
+class Constant(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 0 * x + 0.1
+
+
+class Faint(nn.Module):
+    """A shortcut through which next to nothing passes."""
+
+    def forward(self, x: Tensor, branch: Tensor) -> Tensor:
+        return 0.01 * x + 3 * branch
 
 
 class WrongNorm(nn.Module):
@@ -120,6 +165,59 @@ class MixingFeedForward(nn.Module):
         return self.inner(x) + x.mean(dim=-2, keepdim=True)
 
 
+def only_the_past(attention: Any) -> Any:
+    """A mask that hides each token from itself, too: the first one has nothing to look at."""
+    allowed = attention.logits
+    attention.logits = lambda q, k: allowed(q, k).masked_fill(torch.eye(q.shape[-2], dtype=torch.bool), -torch.inf)
+    return attention
+
+
+Components = dict[str, dict[str, registry.Component]]
+Swaps = dict[tuple[str, str], Any]
+
+
+def _activation(parts: Components) -> Swaps:
+    def leaky(name: str) -> Any:
+        return lambda: Leaky(parts["activation"][name].factory())
+
+    return {("activation", name): leaky(name) for name in parts["activation"]}
+
+
+def _attention(parts: Components) -> Swaps:
+    multi_head = parts["attention"]["multi_head"].factory
+
+    def other_way(**given: Any) -> nn.Module:
+        return multi_head(**{**given, "causal": not given.get("causal", True), "softcap": 0.1})
+
+    return {
+        ("attention", "multi_head"): other_way,
+        ("attention", "identity"): lambda: multi_head(emb_dim=32, n_heads=4, causal=False),
+    }
+
+
+WRONG: dict[str, Callable[[Components], Swaps]] = {
+    "activation": _activation,
+    "activation_alone": lambda parts: {
+        ("activation", "gelu_tanh"): lambda: Shifted(parts["activation"]["gelu_tanh"].factory()),
+        ("activation", "relu"): Constant,
+    },
+    "norm": lambda parts: {("norm", "layernorm"): WrongNorm},
+    "norm_as_identity": lambda parts: {("norm", "layernorm"): lambda dim, **_: nn.Identity()},
+    "feed_forward": lambda parts: {
+        ("feed_forward", "mlp"): lambda **given: MixingFeedForward(parts["feed_forward"]["mlp"].factory(**given))
+    },
+    "shortcut": lambda parts: {("shortcut", "add"): lambda: parts["shortcut"]["scaled"].factory(scale=0.02)},
+    "shortcut_faint": lambda parts: {("shortcut", "add"): Faint},
+    "attention": _attention,
+    "attention_to_the_past": lambda parts: {
+        ("attention", "multi_head"): lambda **given: only_the_past(parts["attention"]["multi_head"].factory(**given))
+    },
+    "position": lambda parts: {
+        ("position", "sinusoidal"): lambda **given: parts["position"]["sinusoidal"].factory(**given, base=50.0)
+    },
+}
+
+
 @contextmanager
 def wrong_parts(*slots: str) -> Iterator[Lab]:
     """The components of some slots replaced by wrong ones, under the same names."""
@@ -127,34 +225,9 @@ def wrong_parts(*slots: str) -> Iterator[Lab]:
     original = registry._components
     parts = {slot: dict(names) for slot, names in original.items()}
 
-    def swap(slot: str, name: str, factory: Any) -> None:
-        parts[slot][name] = replace(parts[slot][name], factory=factory)
-
-    activations, norms = original["activation"], original["norm"]
-    if "activation" in slots:
-        for name, component in activations.items():
-            swap("activation", name, lambda inner=component.factory: Leaky(inner()))
-    if "norm" in slots:
-        swap("norm", "layernorm", WrongNorm)
-    if "norm_as_identity" in slots:
-        swap("norm", "layernorm", lambda dim, **_: norms["identity"].factory())
-    if "feed_forward" in slots:
-        mlp = original["feed_forward"]["mlp"].factory
-        swap("feed_forward", "mlp", lambda **given: MixingFeedForward(mlp(**given)))
-    if "shortcut" in slots:
-        scaled = original["shortcut"]["scaled"].factory
-        swap("shortcut", "add", lambda: scaled(scale=0.02))
-    if "attention" in slots:
-        multi_head = original["attention"]["multi_head"].factory
-
-        def other_way(**given: Any) -> nn.Module:
-            return multi_head(**{**given, "causal": not given.get("causal", True), "softcap": 0.1})
-
-        swap("attention", "multi_head", other_way)
-        swap("attention", "identity", lambda: multi_head(emb_dim=32, n_heads=4, causal=False))
-    if "position" in slots:
-        sinusoidal = original["position"]["sinusoidal"].factory
-        swap("position", "sinusoidal", lambda **given: sinusoidal(**given, base=50.0))
+    for slot in slots:
+        for (of, name), factory in WRONG[slot](original).items():
+            parts[of][name] = replace(parts[of][name], factory=factory)
     registry._components = parts
     lab = OtherSeed()
     lab.seed = Lab.seed

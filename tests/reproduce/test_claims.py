@@ -93,6 +93,7 @@ def test_what_is_chosen() -> None:
         ("0.0231", "abs 1e-4", 0.023066, "reproduced"),  # as printed
         ("0.0231", "abs 1e-4", 0.02318, "within tolerance"),
         ("0.0231", "abs 1e-4", 0.0233, "differs"),
+        ("0", "abs 1e-6", 0.1, "differs"),  # though it rounds to 0
         ("1099", "abs 0.5", 1098.95, "reproduced"),
         ("0.22169792652130127", "rel 2e-6", 0.22169798612594604, "within tolerance"),
         ("(0.13, 0.39)", "abs 0.01", (0.132, 0.0231), "differs"),

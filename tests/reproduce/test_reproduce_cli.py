@@ -90,7 +90,7 @@ def test_a_verdict_that_is_not_expected_is_exit_code_1(
 def test_what_needs_training_says_so_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "find_spec", lambda name: None)
     (result,) = reproduce(["MK-masked"])
-    assert (result.verdict, result.shows) == ("not computable here", "needs gptlab.training")
+    assert (result.verdict, result.shows) == ("not computable here", "needs training, which is not there")
     assert result.as_expected
 
 
