@@ -225,6 +225,8 @@ class ExperimentConfig:
     question: str = ""
     baseline: str = "none"
     primary_metric: str = "loss"
+    analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
+    options: dict[str, Any] = _key({})  # its arguments
 
 
 @dataclass

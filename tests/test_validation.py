@@ -545,7 +545,10 @@ def test_a_missing_file_is_found_before_anything_runs(tmp_path: Path) -> None:
             {"data": {"tokeniser": "byte"}},
             "data: 'tokeniser' does not exist. Did you mean 'tokenizer'? Allowed: inputs, ",
         ),
-        ({"experiment": {"nmae": "x"}}, "experiment: 'nmae' does not exist. Did you mean 'name'? Allowed: baseline, "),
+        (
+            {"experiment": {"nmae": "x"}},
+            "experiment: 'nmae' does not exist. Did you mean 'name'? Allowed: analysis, baseline, ",
+        ),
         ({"zzz": 1}, "config: 'zzz' does not exist. Allowed: add_baseline, "),
     ],
     ids=str,

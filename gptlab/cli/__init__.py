@@ -19,6 +19,8 @@ COMMANDS = {
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",
+    "figures": "gptlab.cli.figures",
+    "reproduce": "gptlab.cli.reproduce",
     "components": "gptlab.cli.components",
     "explain-id": "gptlab.cli.explain",
     "verify": "gptlab.cli.verify",

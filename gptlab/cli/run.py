@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from gptlab.cli.analysis import analyse
 from gptlab.cli.arguments import split
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     finally:
         code = max(code, _show(study, plan))
-    return code
+    return code or analyse([run.config for run in plan.runs], study)
 
 
 def _show(study: Path, plan: Plan) -> int:

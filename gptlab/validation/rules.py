@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from gptlab import analyses, registry
 from gptlab import config as schema
-from gptlab import registry
 from gptlab.config import Config, ModelConfig
 from gptlab.errors import ConfigError, unknown
 from gptlab.model import skeleton
@@ -31,6 +31,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     _check_paths(config)
     _check_all_read(config, changed)
     check_training(config, changed)
+    analyses.check(config.experiment)
     _check_tokens(config)
 
 

@@ -1,0 +1,95 @@
+"""The end of a study whose experiment has an analysis: its findings on the screen and in the folder `analysis/`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gptlab.config import Config
+from gptlab.errors import GptlabError
+
+if TYPE_CHECKING:
+    from gptlab.analyses import Findings
+
+FOLDER = "analysis"
+
+
+def analyse(variants: Sequence[Config], study: Path) -> int:
+    """Run the analysis of the experiment, if it has one. Exit code: 0, or 1 when it failed (the runs are kept)."""
+    if variants[0].experiment.analysis is None:
+        return 0
+    from gptlab import analyses
+
+    folder = study / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+        findings = analyses.run(variants)
+        paths = write(findings, folder)
+    except GptlabError as error:
+        print(f"gptlab: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:  # an analysis may be the user's own code
+        (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        print(f"gptlab: analysis {variants[0].experiment.analysis} failed: {type(error).__name__}: {error} "
+              f"(see {folder / 'error.txt'})", file=sys.stderr)  # fmt: skip
+        return 1
+    show(findings)
+    print(f"Analysis: {folder} ({', '.join(path.name for path in paths)})")
+    return 0
+
+
+def write(findings: Findings, folder: Path) -> list[Path]:
+    """summary.csv, the tables and the figures. GptlabError when the folder takes no files."""
+    from gptlab.results.figures.style import drawing, save
+    from gptlab.runs.files import write_text
+
+    summary = [{"quantity": name, "value": value, "meaning": meaning} for name, value, meaning in findings.summary]
+    paths = []
+    try:
+        for stem, rows in {"summary": summary, **findings.tables}.items():
+            paths.append(folder / f"{stem}.csv")
+            write_text(paths[-1], _csv(rows))
+        with drawing():
+            for stem, draw in findings.figures.items():
+                paths += save(draw(), folder, stem)
+    except OSError as error:
+        raise GptlabError(f"cannot write into {folder}: {error.strerror or error}.") from error
+    return paths
+
+
+def show(findings: Findings) -> None:
+    """The summary as a table on stdout."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("quantity", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("meaning", overflow="fold")
+    for name, value, meaning in findings.summary:
+        table.add_row(Text(name), Text(_cell(value, thousands=True)), Text(meaning))
+    Console(width=None if sys.stdout.isatty() else 140, highlight=False).print(table)
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: Any, thousands: bool = False) -> str:
+    """Counts exactly, other numbers with six digits: what is further right differs between processors."""
+    if isinstance(value, bool) or value is None:
+        return "" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}" if thousands else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,63 @@
+"""`gptlab figures`: the seven figures, computed and drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gptlab.errors import ConfigError, unknown
+
+HELP = """\
+usage: gptlab figures [NAME ...] [-o FOLDER]
+
+Computes the figures anew and writes each as SVG and PNG; without names, all seven (about ten seconds).
+-o, --output  where to (default: figures)
+
+  gptlab figures
+  gptlab figures gradient_flow layer_norm --output slides
+
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the figures, print each path on stdout."""
+    from gptlab.figures import FIGURES, write
+
+    names, folder = _split(arguments)
+    if names is None:
+        print(HELP + "\n".join(f"  {name:18} {what}" for name, what in FIGURES.items()))
+        return 0
+    for name in names:
+        if name not in FIGURES:
+            raise unknown("figures", name, FIGURES)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+        for path in write(list(dict.fromkeys(names)) or list(FIGURES), folder):
+            print(path, flush=True)
+    except OSError as error:
+        raise ConfigError(f"figures: cannot write into {folder}: {error.strerror or error}.") from error
+    return 0
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str] | None, Path]:
+    """Names (None: help is wanted) and the output folder. ConfigError for any other option."""
+    names: list[str] = []
+    folder = Path("figures")
+    rest = iter(arguments)
+    for text in rest:
+        flag, equals, value = text.partition("=")
+        if flag in ("-h", "--help"):
+            return None, folder
+        if flag in ("-o", "--output"):
+            value = value if equals else next(rest, "")
+            if not value:
+                raise ConfigError(f"figures: {flag} needs a folder.")
+            folder = Path(value)
+        elif text.startswith("-"):
+            raise unknown("option", flag, ["--output", "--help"])
+        else:
+            names.append(text)
+    return names, folder
