@@ -153,7 +153,6 @@ class TrainConfig:
     compile: bool = False
     deterministic: bool = False
     device: str = "auto"  # auto: cuda where there is one, else cpu
-    threads: int | None = _key(None, low=1)  # CPU threads. None: one for a tiny model, else as torch has it
 
     evaluate_every: int = _key(100, low=1)  # steps; the start and the end are always evaluated
     evaluation_batches: int = _key(8, low=1)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 # Set by pytest and by torch themselves, and so not a trace of the test.
-_PYTEST_OWN = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR"})
+_PYTEST_OWN = frozenset(
+    {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"}
+)
 
 
 @pytest.fixture(autouse=True)

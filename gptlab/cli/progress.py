@@ -70,10 +70,10 @@ class Progress:
 
 
 def _summary(result: dict[str, Any]) -> str:
-    if result["state"] != "finished":
+    if result["state"] not in ("finished", "diverged"):
         return f"{result['state']}: {' '.join(str(result['error']).split())}"
     metrics = result["metrics"]
-    parts = []
+    parts = ["diverged"] if result["state"] == "diverged" else []
     if "parameters" in metrics:
         parts.append(f"{metrics['parameters']:>15,} parameters")
     if "final_loss" in metrics:

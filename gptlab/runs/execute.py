@@ -143,7 +143,12 @@ def _measure(
 
         manifest["files"] = list(dict.fromkeys([*manifest["files"], *TRAINING]))
         files.write_json(folder / MANIFEST, manifest)
-        trained = train(subject, folder, resume=resume)
+        try:
+            trained = train(subject, folder, resume=resume)
+        except OSError as error:  # the only files that it touches are its own: lines and checkpoints
+            raise files.StorageError(
+                error.errno, error.strerror or str(error), str(error.filename or folder)
+            ) from error
         manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
         _record(trained, folder, manifest, result, tables)
         result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts

@@ -10,6 +10,7 @@ Random streams need no state: they follow from the seed and the step.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -52,14 +53,17 @@ class Checkpoint:
 def save(
     run: Path, identity: str, step: int, model: nn.Module, optimizers: list[dict[str, Any]], progress: dict[str, Any]
 ) -> Path:
-    """Write the checkpoint of `step` under the run's folder, and return where it is."""
+    """Write the checkpoint of `step` under the run's folder, and return where it is. OSError when it cannot be."""
     folder = run / FOLDER / f"step_{step:08}"
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.{secrets.token_hex(4)}")
     temporary.mkdir(parents=True)
     try:
         weights = {name: _alone(tensor) for name, tensor in _weights(model).items()}
-        save_file(weights, temporary / "model.safetensors", metadata={"gptlab": identity})
-        torch.save(optimizers, temporary / "state.pt")
+        try:
+            save_file(weights, temporary / "model.safetensors", metadata={"gptlab": identity})
+            torch.save(optimizers, temporary / "state.pt")
+        except (SafetensorError, RuntimeError) as error:  # how these two say that the disk is full
+            raise OSError(errno.EIO, f"the checkpoint cannot be written ({error})", str(folder)) from error
         for name in _FILES:
             _sync(temporary / name)
         meta = {

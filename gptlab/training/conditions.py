@@ -24,29 +24,21 @@ def choose_device(name: str) -> torch.device:
 
 
 def is_tiny(train: TrainConfig, model: nn.Module) -> bool:
-    """Whether handing work to a second thread, or choosing kernels, costs more than it saves."""
+    """Whether choosing a kernel costs more than it saves."""
     weights = sum(parameter.numel() for parameter in model.parameters())
     return weights * train.batch_size * (train.context or 1) < TINY_PRODUCTS
 
 
-def choose_threads(train: TrainConfig, model: nn.Module) -> int:
-    """CPU threads: as given, else one for a tiny model and as many as torch has for others."""
-    return train.threads or (1 if is_tiny(train, model) else torch.get_num_threads())
-
-
 @contextmanager
-def conditions(train: TrainConfig, device: torch.device, threads: int) -> Iterator[None]:
-    """Threads, determinism and the global random state as the run needs them, for the time of the body."""
-    threads_before = torch.get_num_threads()
+def conditions(train: TrainConfig, device: torch.device) -> Iterator[None]:
+    """Determinism and the global random state as the run needs them, for the time of the body."""
     strict = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(train.deterministic or strict)
         try:
             yield
         finally:
-            torch.set_num_threads(threads_before)
             torch.use_deterministic_algorithms(strict, warn_only=warn_only)
 
 

@@ -17,7 +17,7 @@ from gptlab.model import GPT, learning_rate_scales
 from gptlab.probes import Subject
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
-from gptlab.training.conditions import choose_device, choose_threads, conditions, is_tiny, precision, seed_dropout
+from gptlab.training.conditions import choose_device, conditions, is_tiny, precision, seed_dropout
 from gptlab.training.evaluate import evaluate
 from gptlab.training.found import Found, Step, Trained
 from gptlab.training.history import NAME as HISTORY
@@ -43,7 +43,6 @@ class Training:
         self.train, self.seed, self.id = config.train, config.seed, identity(config)
         self.device = choose_device(self.train.device)
         self.tiny = is_tiny(self.train, model)
-        self.threads = choose_threads(self.train, model)
         self.model = model.to(self.device)
         self.updates = Updates(model, self.train, learning_rate_scales(model, config.model))
         self.features: Callable[[Tensor], Tensor] = model.features
@@ -59,7 +58,7 @@ class Training:
     def run(self) -> Trained:
         """Train to the end. A kill at any moment leaves a folder that `resume` can go on from."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with conditions(self.train, self.device, self.threads):
+        with conditions(self.train, self.device):
             train = self.train
             batches = self.source.validation_batches(train.batch_size, self.context, train.evaluation_batches)
             self._validation = [self._here(batch) for batch in batches]
@@ -199,7 +198,7 @@ class Training:
         if expected_loss is not None:
             metrics["initial_loss_expected"] = expected_loss
         training = {
-            "device": str(self.device), "threads": self.threads, "precision": self.train.precision,
+            "device": str(self.device), "threads": torch.get_num_threads(), "precision": self.train.precision,
             "flops_per_step": self.budget.flops_per_step, "tokens_per_step": self.budget.tokens_per_step,
         }  # fmt: skip
         samples = {"samples": {"samples": self.found.samples}} if self.found.samples else {}

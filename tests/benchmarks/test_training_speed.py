@@ -167,10 +167,13 @@ def test_memory_with_long_contexts_and_a_large_vocabulary() -> None:
 def test_steps_of_the_toy_on_one_core(tmp_path: Path) -> None:
     """1,856 weights, 16 sentences a step: the best 200 steps of a run, evaluations aside."""
     settled = compose(
-        ["model=toy_lesson", "train=toy", "train.batch_size=16", "train.budget=4000", "train.threads=1",
+        ["model=toy_lesson", "train=toy", "train.batch_size=16", "train.budget=4000",
          "train.log_every=200", "train.evaluate_every=4000"]
     )  # fmt: skip
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     train(Subject(settled), tmp_path)
+    torch.set_num_threads(threads)
     clock = [line["seconds"] for line in read(tmp_path)]
     speed = 200 / min(later - earlier for earlier, later in pairwise(clock))
     print(f"\ntoy: {speed:,.0f} steps/s")

@@ -205,6 +205,23 @@ def test_progress_of_several_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     ]
 
 
+def test_progress_of_a_training(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from gptlab.cli.progress import Progress
+    from gptlab.training.progress import Tick
+
+    plan = expand(["model=tiny", "train.budget=10"])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress = Progress(plan)
+    progress.started(1, plan.runs[0])
+    progress.ticked(Tick(3, 10, 2.5, 1000.0, 7.0))
+    metrics = {"initial_loss": 5.5, "final_loss": 7.5}
+    progress.ended(1, plan.runs[0], {"state": "diverged", "error": None, "metrics": metrics, "seconds": 2.0})
+    assert capsys.readouterr().err.split("\r\x1b[2K")[2:] == [
+        f"[1/1] {plan.runs[0].label}  step 3/10  loss 2.5  1,000 tokens/s  0:07 left",
+        f"[1/1] {plan.runs[0].label}  diverged  loss 5.5 -> 7.5  2.0 s\n",
+    ]
+
+
 def test_threads_belong_to_a_run_and_not_to_the_process() -> None:
     import torch
 

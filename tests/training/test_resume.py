@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -16,9 +17,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from gptlab.config import Config
 from gptlab.runs.execute import execute
+from gptlab.runs.files import StorageError
 from gptlab.training import checkpoint
 from gptlab.training.history import History
 from tests.training.support import numbers, toy, trained, weights_hash
@@ -198,6 +201,23 @@ def test_execute_resumes_and_says_so(tmp_path: Path) -> None:
     files = {name for name in result["artifacts"] if name.startswith("checkpoints/")}
     assert {Path(name).name for name in files} == {"model.safetensors", "state.pt", "meta.json"}
     assert json.loads((tmp_path / "killed" / "manifest.json").read_text())["data_sha256"]
+
+
+@pytest.mark.parametrize("writer", ["save_file", "rename"])
+def test_a_full_disk_is_no_verdict_on_the_variant(
+    whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise (
+            SafetensorError("I/O error") if writer == "save_file" else OSError(errno.ENOSPC, "No space left on device")
+        )
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint if writer == "save_file" else checkpoint.os, writer, full)
+        with pytest.raises(StorageError):
+            execute(whole[0], tmp_path)
+    assert not (tmp_path / "result.json").exists()
+    expect_the_same_in_the_end(whole, tmp_path)
 
 
 @pytest.mark.slow
