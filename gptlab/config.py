@@ -223,7 +223,7 @@ class ExperimentConfig:
     name: str = "runs"
     question: str = ""
     baseline: str = "none"
-    primary_metric: str = "loss"
+    primary_metric: str | None = None  # None: final_loss of what is trained, else loss
     analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
     options: dict[str, Any] = _key({})  # its arguments
 

@@ -89,14 +89,14 @@ def test_the_first_seven_keys_are_the_books() -> None:
 @pytest.mark.parametrize(
     ("config", "golden"),
     [
-        (Config(), "2666348fdfb6824bd64d0c00e2295291b3b075ebe78db0a2e25e50f51903cdbc"),
+        (Config(), "c92a7f115992c1a5ca569a001f1f3c95ee427c05d6e655a28e3712b2a1a0bb8f"),
         (
             Config(model=ModelConfig(activation="relu")),
-            "0e68560af60e60555009fc5e2ae628bfb7d0c28b513aceaa1d15c92b6fc47659",
+            "5dcf91f4a0a5a9df89f41fa85491a9971234adc6cf65cd76220dae217800896e",
         ),
         (
             Config(model=TINY, data=DataConfig("random_tokens", prompt="0 1"), seed=7, rng="global"),
-            "0159d99b914177abca8a0031655c8a67af13515f182bf9291960ade9e3aa34ba",
+            "9836fa852007c2c87208aced091bb4fda5b2fbaaafdb108d4e690584f35e9e7c",
         ),
     ],
     ids=["default", "relu", "tiny"],

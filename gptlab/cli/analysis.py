@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.config import Config
 from gptlab.errors import GptlabError
+from gptlab.runs.files import make_folder
 
 if TYPE_CHECKING:
     from gptlab.analyses import Findings
@@ -27,7 +28,7 @@ def analyse(variants: Sequence[Config], study: Path) -> int:
 
     folder = study / FOLDER
     try:
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         findings = analyses.run(variants)
         paths = write(findings, folder)
     except GptlabError as error:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.errors import ConfigError, unknown
+from gptlab.runs.files import make_folder
 
 HELP = """\
 usage: gptlab figures [NAME ...] [-o FOLDER]
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         if name not in FIGURES:
             raise unknown("figures", name, FIGURES)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
         for path in write(list(dict.fromkeys(names)) or list(FIGURES), folder):

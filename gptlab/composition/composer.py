@@ -113,6 +113,11 @@ class Composer:
                 result = self._loader.repository.load_config(f"ablation/{name}")
             body = OmegaConf.to_container(result.config, resolve=False) if result else {}
             self._ablations[name] = flatten(body)
+            if "seed" in self._ablations[name]:
+                raise ConfigError(
+                    f"ablation/{name}.yaml: sets seed, but a variant is compared with its baseline at the same seed. "
+                    "Sweep seeds on the command line: seed=1,2,3."
+                )
             if any(key.split(".")[0] == "hydra" for key in self._ablations[name]):
                 raise ConfigError(
                     f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment."

@@ -31,7 +31,7 @@ def translated(place: str = "") -> Iterator[None]:
         yield
     except (GptlabError, BrokenPipeError):
         raise
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
         if full_error_wanted():
             raise
         raise translate(error, place) from error
@@ -41,6 +41,9 @@ def translate(error: Exception, place: str = "") -> ConfigError:
     """The ConfigError that says the same; `place` as in `translated`."""
     if isinstance(error, yaml.YAMLError):
         return _yaml(error)
+    if isinstance(error, AttributeError) and not isinstance(error, OmegaConfBaseException):
+        # OmegaConf merges into a node that is null without looking.
+        return ConfigError(f"{place}: sets a key inside of something that is null here, such as a probe left out.")
     if isinstance(error, OverrideParseException):
         return ConfigError(f"{error.override}: not an override that can be read ({_first_line(error)}).")
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:

@@ -124,13 +124,17 @@ def _aligned(rows: list[RunRow]) -> list[tuple[str, str]]:
     seeds = ["" if row.seed is None else f"seed {row.seed}" for row in rows]
     parameters = [f"{count(row.parameters)} parameters" if row.parameters is not None else "" for row in rows]
     losses = [f"loss {text}" if text else "" for text in column([row.loss for row in rows], at_least=4)]
+    finals = [
+        f"trained to {text}" if text else ""
+        for text in column([row.metrics.get("final_loss") for row in rows], at_least=4)
+    ]
     seconds = ["" if row.seconds is None else f"{row.seconds:,.1f} s" for row in rows]
     lefts, places = [], []
     for label, width, seed in zip(labels, widths, seeds, strict=True):
         lefts.append(f"  {label}{' ' * (wide - width)}  {seed}")
         places.append(4 + max(wide, width) + len(seed))
     widest = max(places, default=0)
-    rights = [_right(texts) for texts in (parameters, losses, seconds)]
+    rights = [_right(texts) for texts in (parameters, losses, finals, seconds)]
     return [
         (left + " " * (widest + 2 - place), "  ".join(right))
         for left, place, *right in zip(lefts, places, *rights, strict=True)

@@ -92,6 +92,7 @@ def sections(rows: Rows) -> list[Section]:
         _change(rows),
         _cost(rows),
         _loss(rows),
+        _trained(rows),
         _gradient(rows, "grad_norm", "L2 norm"),
         _gradient(rows, "grad_mean_abs", "mean |g|"),
         _text(rows),
@@ -142,6 +143,16 @@ def _loss(rows: Rows) -> Section:
     ]
     differences = [cells.signed(value, other, 4) for value, other in zip(values, base, strict=True)]
     return [[_numbers("initial\nloss", texts), _numbers("difference", differences, "dim")]]
+
+
+def _trained(rows: Rows) -> Section:
+    """What training came to; empty where nothing was trained."""
+    groups: Section = []
+    for metric, title in (("final_loss", "final\nloss"), ("final_excess", "final\nexcess")):
+        values, base = rows.values(metric), rows.base_values(metric)
+        differences = [cells.signed(value, other, 4) for value, other in zip(values, base, strict=True)]
+        groups.append([_numbers(title, cells.column(values, at_least=4)), _numbers("difference", differences, "dim")])
+    return groups
 
 
 def _gradient(rows: Rows, metric: str, title: str) -> Section:

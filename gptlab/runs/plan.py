@@ -95,7 +95,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         study=first.name,
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
-        primary_metric=first.primary_metric,
+        primary_metric=first.primary_metric or "",
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
         notes=(*_say_added(added), *composer.warnings),

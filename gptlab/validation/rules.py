@@ -9,6 +9,7 @@ from gptlab import analyses, registry
 from gptlab import config as schema
 from gptlab.config import Config, ModelConfig
 from gptlab.errors import ConfigError, unknown
+from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.parts import Parts
 from gptlab.model.per_layer import layer_config, layers_of
@@ -31,6 +32,8 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     _check_paths(config)
     _check_all_read(config, changed)
     check_training(config, changed)
+    if config.experiment.primary_metric:
+        metric(config.experiment.primary_metric)
     analyses.check(config.experiment)
     _check_tokens(config)
 
@@ -116,7 +119,7 @@ def _check_construction(model: ModelConfig) -> None:
         Parts(model)("init")
     except ConfigError:
         raise
-    except Exception:  # a fault in a component of the user's: its run fails and says so
+    except (Exception, SystemExit):  # a fault in a component of the user's: its run fails and says so
         return
 
 

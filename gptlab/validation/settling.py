@@ -47,7 +47,15 @@ def settle(config: Config) -> Config:
     )
     data = settle_data(config.data, model.vocab_size)
     train = settle_training(config.train, model)
-    return dataclasses.replace(config, probes=probes, data=data, train=train, model=_settle_model(model))
+    primary = config.experiment.primary_metric or ("loss" if train.budget is None else "final_loss")
+    return dataclasses.replace(
+        config,
+        probes=probes,
+        data=data,
+        train=train,
+        model=_settle_model(model),
+        experiment=dataclasses.replace(config.experiment, primary_metric=primary),
+    )
 
 
 def _settle_model(model: ModelConfig) -> ModelConfig:

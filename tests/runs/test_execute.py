@@ -39,7 +39,7 @@ def config_of(prompt: str = "1 2 3", seed: int = 123, **changes: object) -> Conf
 
 
 def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir()} - {"code.patch"}  # there where the checkout has changes
 
 
 def break_probe(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
@@ -69,7 +69,7 @@ def test_a_finished_run(tmp_path: Path) -> None:
 
 def test_artifacts_carry_their_hashes(tmp_path: Path) -> None:
     result = execute(config_of(), tmp_path)
-    assert set(result["artifacts"]) == ALL - {"result.json"}
+    assert set(result["artifacts"]) - {"code.patch"} == ALL - {"result.json"}
     for name, digest in result["artifacts"].items():
         assert sha256((tmp_path / name).read_bytes()).hexdigest() == digest
 
@@ -77,7 +77,9 @@ def test_artifacts_carry_their_hashes(tmp_path: Path) -> None:
 def test_it_says_early_what_it_is_and_the_result_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     write = files.write_bytes
-    monkeypatch.setattr(files, "write_bytes", lambda path, content: (order.append(path.name), write(path, content)))
+    monkeypatch.setattr(
+        files, "write_bytes", lambda path, content, **how: (order.append(path.name), write(path, content, **how))
+    )
     execute(config_of(), tmp_path)
     assert order[:2] == ["config.yaml", "manifest.json"]
     assert order[-2:] == ["manifest.json", "result.json"]
@@ -107,7 +109,7 @@ def test_an_interrupt_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest
         execute(config_of(), tmp_path)
     result = files.read_json(tmp_path / "result.json")
     assert result["state"] == "interrupted"
-    assert set(result["artifacts"]) == names(tmp_path) - {"result.json"}
+    assert set(result["artifacts"]) - {"code.patch"} == names(tmp_path) - {"result.json"}
     assert files.read_json(tmp_path / "manifest.json")["state"] == "interrupted"
 
 
@@ -129,7 +131,7 @@ def test_running_again_clears_what_the_old_run_wrote_and_nothing_else(
     for _ in range(2):  # the second time would take what the first one took for its own
         result = execute(config, tmp_path)
         assert names(tmp_path) == {"config.yaml", "manifest.json", "shapes.csv", "result.json", "notes.txt", "mine"}
-        assert set(result["artifacts"]) == {"config.yaml", "manifest.json", "shapes.csv"}
+        assert set(result["artifacts"]) - {"code.patch"} == {"config.yaml", "manifest.json", "shapes.csv"}
     assert (tmp_path / "mine" / "layers.csv").exists()
 
 
@@ -247,6 +249,7 @@ def test_the_stored_config_is_the_config(tmp_path: Path, text: str) -> None:
     config.probes.generation = None
     config.data = DataConfig(source="string", tokenizer="byte", text=text * 300, prompt=text)
     config.model.vocab_size = 256
+    config = settle(config)
     execute(config, tmp_path)
     again = from_omegaconf(OmegaConf.load(tmp_path / "config.yaml"))
     assert again == config

@@ -162,12 +162,13 @@ def test_without_a_hook_nothing_is_counted() -> None:
 
 
 def test_nothing_else_in_the_package_writes_files() -> None:
-    """One module owns every write. (Figures are drawn into memory first.)"""
+    """One module owns every write but those of data and training, which atomic.py serves. (Figures are drawn first.)"""
+    others = {"atomic.py", "cache.py", "checkpoint.py", "history.py", "loop.py", "trackers.py", "huggingface.py"}
     writing = {"write_text", "write_bytes", "unlink", "rename", "replace", "mkdir", "makedirs", "rmtree", "rmdir",
                "savefig", "to_csv", "symlink_to", "touch"}  # fmt: skip
     found = []
     for path in PACKAGE.rglob("*.py"):
-        if path == Path(files.__file__):
+        if path == Path(files.__file__) or path.name in others:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):

@@ -54,12 +54,19 @@ def figures(study: Study, comparison: Comparison | None = None) -> Iterator[tupl
         "parameters": lambda: parameter_figure(study),
     }
     for name, make in makers.items():
+        if name in ("differences", "cost") and not _weighed(study):
+            continue
         needs_metric = name in ("differences", "cost", "isolation", "heatmap")
         if needs_metric and not (metric.split("/")[0] in METRICS and metric in study.runs):
             continue
         figure = make()
         if figure is not None:
             yield name, figure
+
+
+def _weighed(study: Study) -> bool:
+    """Whether better and worse mean anything: one untrained model of each variant has a loss, but no merit."""
+    return "final_loss" in study.runs or study.runs["seed"].nunique() > 1
 
 
 def write_figures(study: Study, comparison: Comparison | None = None) -> list[Path]:
