@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, str, list[d
 
 def without_clock(metrics: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metrics.items() if name not in ("train_seconds", "tokens_per_second")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """As `execute` has it: another number of threads adds up in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def killed_at(operation: int, config: Config, folder: Path) -> bool:
