@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -59,8 +59,14 @@ class Found:
     def outcome(self, train: TrainConfig, source: TokenSource, context: int) -> tuple[str, dict[str, float | int]]:
         """(what became of it, the numbers of result.json): see docs/training.md for each."""
         used = (self.evaluations[1:] or self.evaluations)[-train.average_last :]
-        final = math.fsum(e.loss for e in used) / len(used) if self.finite else math.nan
-        excess, causal = _mean(e.excess for e in used), _mean(e.causal_loss for e in used)
+        averaged = (
+            _mean([e.loss for e in used]),
+            _mean([e.excess for e in used]),
+            _mean([e.causal_loss for e in used]),
+        )
+        # A run that broke off has no final numbers, whatever it was like before.
+        final, excess, causal = (v if self.finite or v is None else math.nan for v in averaged)
+        assert final is not None
         initial, unigram, spent = self.evaluations[0].loss, source.unigram(context), self.spent
         metrics: dict[str, float | int | None] = {
             "final_loss": final,
@@ -79,6 +85,6 @@ class Found:
         return word, {name: value for name, value in metrics.items() if value is not None}
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -165,6 +166,7 @@ def test_divergence_ends_the_run(tmp_path: Path) -> None:
     )
     found, _ = trained(config, tmp_path)
     assert found.outcome == "diverged" and found.metrics["steps"] < 50
+    assert math.isnan(found.metrics["final_loss"]) and math.isnan(found.metrics["final_excess"])
     assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["metrics"]["train_loss"] is None
 
 
