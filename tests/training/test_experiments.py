@@ -9,7 +9,7 @@ import pytest
 from gptlab.runs.execute import execute
 from gptlab.runs.plan import Plan, expand
 
-RUNS = {"toy_ablations": 160, "masked_vs_unmasked": 16, "warmup": 96, "tying": 20, "real_text": 30}
+RUNS = {"toy_ablations": 160, "masked_vs_unmasked": 16, "warmup": 96, "tying": 25, "real_text": 30}
 
 
 @pytest.fixture
