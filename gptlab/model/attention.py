@@ -143,7 +143,7 @@ class MultiHeadAttention(nn.Module):
 
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(B, T, n_heads * head_dim) -> (B, n_heads, T, head_dim)"""
-    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+    return x.view(*x.shape[:-1], n_heads, -1).transpose(1, 2)
 
 
 def _check(

@@ -10,6 +10,7 @@ from torch import nn
 
 from gptlab import streams
 from gptlab.config import TrainConfig
+from gptlab.training.attention import fast_attention
 from gptlab.training.products import fast_linear
 
 # Fewer weights times tokens than this, and a step is mostly the cost of calling operators.
@@ -46,10 +47,12 @@ def conditions(train: TrainConfig, device: torch.device) -> Iterator[None]:
 def precision(train: TrainConfig, device: torch.device, tiny: bool) -> Iterator[None]:
     """bf16 for the matrix products where the run asks for it: weights, gradients and sums stay in fp32.
 
-    In fp32 on a CPU, products take oneDNN; where everything is compiled, the compiler chooses.
+    In fp32 on a CPU, products take oneDNN, and in bf16 attention goes its own way; where everything is compiled, the
+    compiler chooses.
     """
     if train.precision == "bf16":
-        with torch.autocast(device.type, dtype=torch.bfloat16):
+        plain_cpu = device.type == "cpu" and not train.compile
+        with torch.autocast(device.type, dtype=torch.bfloat16), fast_attention(plain_cpu):
             yield
     else:
         with fast_linear(device.type == "cpu" and not tiny and not train.compile):
