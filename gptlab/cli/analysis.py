@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.config import Config
 from gptlab.errors import GptlabError
+from gptlab.runs.execute import threads
 from gptlab.runs.files import make_folder
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def analyse(variants: Sequence[Config], study: Path) -> int:
     folder = study / FOLDER
     try:
         make_folder(folder)
-        findings = analyses.run(variants)
+        with threads(variants[0].threads):  # as its runs had
+            findings = analyses.run(variants)
         paths = write(findings, folder)
     except GptlabError as error:
         print(f"gptlab: {error}", file=sys.stderr)

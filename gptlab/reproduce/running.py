@@ -12,6 +12,7 @@ from gptlab.errors import GptlabError
 from gptlab.reproduce import registry
 from gptlab.reproduce.claims import Claim, chosen, load_claims
 from gptlab.reproduce.verdicts import Found, Result, judge
+from gptlab.runs.execute import threads
 
 if TYPE_CHECKING:
     from gptlab.reproduce.lab import Lab
@@ -55,7 +56,9 @@ def examine(claim: Claim, lab: Lab) -> Result:
         return Result(claim, "not computable here", shows=f"{NEEDS}{needed.rpartition('.')[2]}, which is not there")
     start = time.perf_counter()
     try:
-        with streams.forked(lab.seed, claim.id):  # parts that are built by themselves draw from the global stream
+        # Parts that are built by themselves draw from the global stream. One thread, as a run has: most models here are
+        # tiny, and several threads wait for each other most of the time where the machine has other work too.
+        with streams.forked(lab.seed, claim.id), threads(1):
             found = registry.CHECKS[claim.id](lab)
     except GptlabError as error:
         raise GptlabError(f"{claim.id}: {error}") from error

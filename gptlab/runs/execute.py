@@ -69,7 +69,7 @@ def execute_claimed(
     try:
         registry.load_plugins(config.plugins)
         result["code"] = manifest["code"] = code(config.plugins)  # now with the plugins, which are found when loaded
-        with _threads(config.threads):
+        with threads(config.threads):
             manifest["data_sha256"] = _measure(config, folder, manifest, result, resume)
     except files.StorageError:
         raise  # not the variant's fault: no verdict on it, and the next command runs it again
@@ -111,7 +111,7 @@ def _seal(folder: Path, manifest: dict[str, Any], result: dict[str, Any]) -> Non
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
+def threads(number: int) -> Iterator[None]:
     """Give the body that many threads of torch's: another number adds up floats in another order."""
     import torch
 

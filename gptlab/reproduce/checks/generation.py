@@ -120,7 +120,12 @@ def deterministic(lab: Lab) -> str:
 @check("GN-cycle")
 def cycles(lab: Lab) -> Found:
     """Two-block models of 40 symbols: whether the last 24 of 60 tokens repeat, and with which period."""
-    variants = {"tied": ("ablation=tied_unscaled",), "untied": (), "without positions": ("model.position=none",)}
+    variants = {
+        "tied": ("ablation=tied_unscaled",),
+        "tied, scaled": ("ablation=tied",),
+        "untied": (),
+        "without positions": ("model.position=none",),
+    }
     found: dict[str, list[int | None]] = {name: [] for name in variants}
     first = lab.seed - 123
     for name, overrides in variants.items():
@@ -128,10 +133,11 @@ def cycles(lab: Lab) -> Found:
             model = build(replace(lab.config(*SMALL_CYCLES, *overrides), seed=seed))
             found[name].append(_period(greedy(model, [1], 60, 64).ids[-24:]))
     short = {name: sum(period in (2, 3) for period in periods) for name, periods in found.items()}
-    one, never = found["tied"].count(1), found["untied"].count(None)
+    one, scaled, never = found["tied"].count(1), found["tied, scaled"].count(1), found["untied"].count(None)
     return Found(
         "cycles" if all(count > 10 for count in short.values()) else "depends on tying and positions",
-        f"of 20 seeds each, tied models repeat one token in {one} and untied ones have no period up to 12 in {never}; "
+        f"of 20 seeds each, tied models repeat one token in {one} ({scaled} with the table drawn at the scale of a "
+        f"head) and untied ones have no period up to 12 in {never}; "
         f"two or three symbols: {short['tied']} tied, {short['untied']} untied, {short['without positions']} untied "
         "without positions",
     )
