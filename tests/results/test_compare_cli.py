@@ -78,12 +78,34 @@ def test_the_differences_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixtu
         "final_loss +[0-9.]+ -> [0-9.]+",
     ):
         assert re.search(line, text), line
+    keys = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert len(keys) == len(set(keys))
     found = json.loads(printed(capsys, "--diff", one, two, "--format", "json"))
     assert found["config"] == {"model.n_layers": [2, 9]}
     assert list(found["data"]) == ["data_sha256"]
     same = printed(capsys, "--diff", one, f"{one}/")
     assert same.count("the same") == 5
     assert "is not a run" in refused(capsys, "--diff", folder, one)
+
+
+def test_each_difference_is_said_once_under_its_heading(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"config": {"model": {"n_layers": 9}}, "id": "b", "error": "no", "earlier_starts": ["x"]}
+    own |= {"installed": ["torch==2.6.0", "einops==1.0"], "code": {"gptlab": "c" * 64, "torch": "2.6.0"}}
+    other = {**own, "packages": {"torch": "2.6.0"}, "git": {"commit": "b" * 40, "untracked": ["x.py"]}}
+    base = {"config": {"model": {"n_layers": 2}}, "installed": ["torch==2.13.0", "einops==0.9"]}
+    base |= {"code": {"gptlab": "d" * 64, "torch": "2.13.0"}}
+    folder = make_seeded(
+        tmp_path,
+        [Arm("none", values(0, [1]), manifest=base), Arm("x", values(1, [1]), {"n_layers": 9}, manifest=other)],
+    )
+    one, two = sorted(
+        (path for path in folder.iterdir() if path.is_dir()), key=lambda p: "9" in (p / "config.yaml").read_text()
+    )
+    found = json.loads(printed(capsys, "--diff", one, two, "--format", "json"))
+    assert list(found["config"]) == ["model.n_layers"]
+    code = {"code.gptlab", "git.commit", "git.dirty", "git.diff_sha256", "git.untracked", "packages.gptlab"}
+    assert set(found["code"]) == code
+    assert set(found["environment"]) == {"installed.einops", "packages.numpy", "packages.torch"}
 
 
 def test_help_loads_nothing_heavy() -> None:
