@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptlab.results.advice import advice, too_few
 from gptlab.results.cells import printable
 from gptlab.results.comparison import Comparison
 from gptlab.results.grid import PAPER, SCREEN, Column, Entry, Grid, Value, grids
@@ -54,7 +55,8 @@ def caption(comparison: Comparison) -> str:
     baseline = f'Baseline: "{comparison.baseline}".' if comparison.baseline else ""
     baseline = "Each variant has its own baseline." if several else baseline or "No baseline."
     seeds = comparison.seeds
-    facts = [baseline, f"Seeds: {', '.join(map(str, seeds[:12]))}{', ...' if len(seeds) > 12 else ''}."]
+    listed = f"Seeds: {', '.join(map(str, seeds[:12]))}{', ...' if len(seeds) > 12 else ''}."
+    facts = [baseline, listed if seeds else "No run has finished."]
     if comparison.has_baseline and len(seeds) > 1:
         facts.append(
             "Differences are variant minus baseline (xN: ratios), paired by seed; low and high: 95 % Student-t "
@@ -75,6 +77,8 @@ def _markdown(comparison: Comparison) -> str:
         lines = [[f"**{_md(e.text)}**" if e.bold else _md(e.text) for e in line] for line in grid.lines]
         rows = "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
         parts.append(f"### {_md(grid.title)}\n\n{rows}\n")
+    if found := advice(comparison):
+        parts = [f"{_md(printable(found[0]))} More seeds: {_md(printable(found[1]))}\n", *parts]
     warnings = "".join(f"\n- Warning: {_md(printable(text))}" for text in comparison.warnings)
     return "\n".join([*parts, _md(printable(caption(comparison)))]) + "\n" + (f"{warnings}\n" if warnings else "")
 
@@ -122,6 +126,9 @@ def _finite(value: Value) -> Value:
 def _html(comparison: Comparison) -> str:
     parts = [_html_table(grid.at(SCREEN)) for grid in grids(comparison)]
     warnings = "".join(f"<li>{_esc(printable(text))}</li>" for text in comparison.warnings)
+    if found := advice(comparison):
+        said, command = (_esc(printable(text)) for text in found)
+        parts = [f"<p>{said} More seeds: <code>{command}</code></p>", *parts]
     parts.append(f"<p>{_esc(printable(caption(comparison)))}</p>")
     return "\n".join([*parts, *([f"<ul>{warnings}</ul>"] if warnings else [])]) + "\n"
 
@@ -148,6 +155,7 @@ def _html_cell(column: Column, entry: Entry) -> str:
 
 def _latex(comparison: Comparison) -> str:
     parts = ["% In the preamble: \\usepackage{booktabs,siunitx}"]
+    said = printable(f"{too_few(comparison)} {caption(comparison)}".strip())
     for grid in (grid.at(PAPER) for grid in grids(comparison)):
         columns = "".join(_latex_column(grid, place) for place in range(len(grid.columns)))
         head = " & ".join(f"{{{_tex(column.header)}}}" for column in grid.columns)
@@ -158,7 +166,7 @@ def _latex(comparison: Comparison) -> str:
         parts += [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_tex(grid.title)}. {_tex(printable(caption(comparison)))}}}",
+            rf"\caption{{{_tex(grid.title)}. {_tex(said)}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             rf"{head} \\",

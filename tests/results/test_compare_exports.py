@@ -17,6 +17,7 @@ import pytest
 
 from gptlab.results import Comparison, compare, export, finish_study, print_comparison
 from gptlab.results.grid import PAPER, SCREEN, grids
+from gptlab.results.verdicts import screens
 from tests.results.seeded import Arm, make_seeded
 from tests.results.test_compare import JITTER, NOISE, SEEDS, values
 
@@ -204,8 +205,7 @@ def test_at_any_width_every_number_is_whole(comparison: Comparison, width: int) 
     out = io.StringIO()
     print_comparison(comparison, width, out)
     text = out.getvalue()
-    for grid in grids(comparison):
-        shown = grid.at(SCREEN)
+    for shown, _ in screens(comparison):
         for place, column in enumerate(shown.columns):
             if column.kind == "number" and column.name != "parameters":
                 assert all(
@@ -220,7 +220,8 @@ def test_a_study_with_several_seeds_ends_with_its_comparison(tmp_path: Path) -> 
     folder = make_seeded(tmp_path, [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9}, curve=[0, 5])])
     out = io.StringIO()
     finish_study(folder, 120, out)
-    assert re.search(r"x +n_layers: 2 -> 9 +10 of 10 .*-0\.5", out.getvalue())
+    assert re.search(r"x .*-0\.5.* better .*n_layers: 2 -> 9", out.getvalue())
+    assert "In every row: seeds 10 of 10; " in out.getvalue()
     assert "better" in out.getvalue()
     assert "95 % t interval of the mean" in " ".join(out.getvalue().split())
     assert {"comparison.csv", "comparison.json", "runs.csv", "steps.csv"} <= {path.name for path in folder.iterdir()}
@@ -237,6 +238,68 @@ def test_a_study_with_one_seed_ends_with_its_runs(tmp_path: Path) -> None:
     folder = make_seeded(tmp_path, [Arm("none", values(0, [1])), Arm("x", values(-0.5, [1]), {"n_layers": 9})])
     out = io.StringIO()
     finish_study(folder, 120, out)
-    assert "verdict" not in out.getvalue()
+    assert re.search(r"(?m)^variant(?!.*verdict)", out.getvalue())
+    assert "One seed: cannot be told from noise." in out.getvalue()
+    assert "\nMore seeds: gptlab seed=1,2,3,4,5\n" in out.getvalue()
     rows = list(csv.DictReader(io.StringIO((folder / "comparison.csv").read_text())))
     assert {row["verdict"] for row in rows} == {"", "too few seeds"}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words", "command"),
+    [
+        ([4], "One seed: cannot be told from noise.", "gptlab seed=4,5,6,7,8"),
+        ([1, 7], "Two seeds: a range, not an interval.", "gptlab seed=1,7,8,9,10"),
+    ],
+)
+def test_missing_seeds_are_said_once_and_the_values_stay(
+    tmp_path: Path, seeds: list[int], words: str, command: str
+) -> None:
+    found = [Arm("none", values(0, seeds)), *(Arm(f"x{k}", values(k, seeds), {"n_layers": 9 + k}) for k in (1, 2, 3))]
+    comparison = compare([make_seeded(tmp_path, found, command=["gptlab", "seed=4"])])
+    out = io.StringIO()
+    print_comparison(comparison, 120, out)
+    for text in (out.getvalue(), export(comparison, "md"), export(comparison, "html"), export(comparison, "latex")):
+        plain = " ".join(text.split())
+        assert plain.count(words) == 1
+        assert "too few seeds" not in plain
+        assert "+2" in plain
+    for text in (out.getvalue(), export(comparison, "md"), export(comparison, "html")):
+        assert text.count(command) == 1
+    for text in (export(comparison, "csv"), export(comparison, "json")):
+        assert text.count("too few seeds") == 3
+
+
+def test_where_one_variant_has_enough_seeds_the_others_say_what_they_lack(tmp_path: Path) -> None:
+    found = [Arm("none", values(0)), Arm("x", values(1), {"n_layers": 9}), Arm("y", values(1, [1]), {"n_layers": 8})]
+    out = io.StringIO()
+    print_comparison(compare([make_seeded(tmp_path, found)]), 160, out)
+    assert "too few seeds" in out.getvalue()
+    assert "More seeds:" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_verdict_stands_in_the_row_of_its_difference(tmp_path: Path, width: int) -> None:
+    found = [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9}), Arm("y", values(0.5), {"n_layers": 8})]
+    out = io.StringIO()
+    print_comparison(compare([make_seeded(tmp_path, found)]), width, out)
+    assert re.search(r"(?m)^x .*-0\.5.* better", out.getvalue())
+    assert re.search(r"(?m)^y .*\+0\.5.* worse", out.getvalue())
+    assert "In every row: seeds 10 of 10; parameters 1000; parameters % 0; FLOPs % 0." in " ".join(
+        out.getvalue().split()
+    )
+
+
+def test_a_study_in_which_nothing_finished_has_whole_sentences(tmp_path: Path) -> None:
+    states = {1: "interrupted"}
+    folder = make_seeded(
+        tmp_path, [Arm("none", {1: None}, states=states), Arm("x", {1: None}, {"norm": "x"}, states=states)]
+    )
+    out = io.StringIO()
+    finish_study(folder, 100, out)
+    comparison = compare([folder])
+    texts = [out.getvalue(), *(export(comparison, name) for name in ("md", "html", "latex", "json"))]
+    page = re.sub(r"<script.*?</script>|<style.*?</style>", "", (folder / "report.html").read_text(), flags=re.DOTALL)
+    for text in (*texts, page):
+        assert not re.search(r"[:,] ?\.(\s|<|$)|: ?;|\(\)", text)
+    assert "No run has finished." in texts[1]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gptlab.metrics import metric as declared
 from gptlab.results.comparison import (
     BETTER,
+    DIFFERENT,
     EQUIVALENT,
     NOT_COMPARABLE,
     TOO_FEW,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 LOOKS: dict[str, dict[str, Any]] = {
     BETTER: {"marker": "o", "color": style.BLUE, "markerfacecolor": style.BLUE},
     WORSE: {"marker": "s", "color": style.VERMILION, "markerfacecolor": style.VERMILION},
+    DIFFERENT: {"marker": "P", "color": style.PURPLE, "markerfacecolor": style.PURPLE},
     EQUIVALENT: {"marker": "D", "color": style.GREEN, "markerfacecolor": style.GREEN},
     UNCLEAR: {"marker": "o", "color": "#666666", "markerfacecolor": "white"},
     TOO_FEW: {"marker": "^", "color": "#666666", "markerfacecolor": "white", "linestyle": (0, (2, 2))},
