@@ -69,6 +69,11 @@ def caption(comparison: Comparison) -> str:
     return " ".join(facts)
 
 
+def lost_runs(comparison: Comparison) -> list[str]:
+    """A line for each run that was started and is no evidence: `relu: seed 1 damaged: result.json: ...`."""
+    return [printable(f"{row.label}: {text}") for row in comparison.rows for text in row.failures]
+
+
 def _markdown(comparison: Comparison) -> str:
     parts = []
     for grid in (grid.at(PAPER) for grid in grids(comparison)):
@@ -79,7 +84,8 @@ def _markdown(comparison: Comparison) -> str:
         parts.append(f"### {_md(grid.title)}\n\n{rows}\n")
     if found := advice(comparison):
         parts = [f"{_md(printable(found[0]))} More seeds: {_md(printable(found[1]))}\n", *parts]
-    warnings = "".join(f"\n- Warning: {_md(printable(text))}" for text in comparison.warnings)
+    lost = [f"\n- {_md(text)}" for text in lost_runs(comparison)]
+    warnings = "".join([*lost, *(f"\n- Warning: {_md(printable(text))}" for text in comparison.warnings)])
     return "\n".join([*parts, _md(printable(caption(comparison)))]) + "\n" + (f"{warnings}\n" if warnings else "")
 
 
@@ -125,7 +131,9 @@ def _finite(value: Value) -> Value:
 
 def _html(comparison: Comparison) -> str:
     parts = [_html_table(grid.at(SCREEN)) for grid in grids(comparison)]
-    warnings = "".join(f"<li>{_esc(printable(text))}</li>" for text in comparison.warnings)
+    warnings = "".join(
+        f"<li>{_esc(text)}</li>" for text in (*lost_runs(comparison), *map(printable, comparison.warnings))
+    )
     if found := advice(comparison):
         said, command = (_esc(printable(text)) for text in found)
         parts = [f"<p>{said} More seeds: <code>{command}</code></p>", *parts]

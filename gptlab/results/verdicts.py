@@ -14,7 +14,7 @@ from rich.text import Text
 from gptlab.results import cells
 from gptlab.results.advice import advice
 from gptlab.results.comparison import BETTER, WORSE, Comparison
-from gptlab.results.exports import caption
+from gptlab.results.exports import caption, lost_runs
 from gptlab.results.grid import EXPLORATORY, SCREEN, Column, Entry, Grid, grids
 from gptlab.results.layout import emit, fits, make_console, pack, print_whole
 from gptlab.results.sections import LABEL_WIDTH, Group
@@ -104,9 +104,8 @@ def _common(grid: Grid) -> dict[str, tuple[str, str]]:
 
 def print_remarks(console: Console, comparison: Comparison) -> None:
     """Failed runs, notes and warnings, a line each."""
-    for row in comparison.rows:
-        for failure in row.failures:
-            console.print(Text(cells.printable(f"{row.label}: {failure}"), style="red"))
+    for lost in lost_runs(comparison):
+        console.print(Text(lost, style="red"))
     for note in comparison.notes:
         console.print(Text(note, style="dim"))
     for warning in comparison.warnings:
