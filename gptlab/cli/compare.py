@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(export(comparison, format), end="")
     if format in ("csv", "latex"):  # the others say it themselves
-        from gptlab.results.exports import lost_runs
+        from gptlab.results.caption import lost_runs
 
         for warning in (*lost_runs(comparison), *comparison.warnings):
             print(f"gptlab: {warning}", file=sys.stderr)

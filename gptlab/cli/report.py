@@ -34,9 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(words[0])
     if not folder.is_dir():
         raise ConfigError(f"report: there is no folder {words[0]!r}.")
+    from gptlab.results.caption import lost_runs
     from gptlab.results.cells import printable
     from gptlab.results.comparing import compare
-    from gptlab.results.exports import lost_runs
     from gptlab.results.report import write_report
 
     comparison = compare([folder], margin=options.get("--margin"))

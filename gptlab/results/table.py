@@ -13,9 +13,9 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from gptlab.results.caption import caption
 from gptlab.results.cells import SAME, printable
 from gptlab.results.comparison import Comparison
-from gptlab.results.exports import caption
 from gptlab.results.layout import emit, make_console, pack, print_whole
 from gptlab.results.sections import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
 from gptlab.results.study import Study

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from gptlab.results import cells
 from gptlab.results.advice import advice
+from gptlab.results.caption import caption, lost_runs
 from gptlab.results.comparison import BETTER, WORSE, Comparison
-from gptlab.results.exports import caption, lost_runs
-from gptlab.results.grid import EXPLORATORY, SCREEN, Column, Entry, Grid, grids
+from gptlab.results.grid import SCREEN, Column, Entry, Grid
 from gptlab.results.layout import emit, fits, make_console, pack, print_whole
 from gptlab.results.sections import LABEL_WIDTH, Group
 from gptlab.results.sections import Column as Shown
+from gptlab.results.views import views
 
 STYLES = {BETTER: "bold green", WORSE: "red"}
 # Columns that stand together; `pack` puts groups side by side while they fit.
@@ -30,9 +31,6 @@ REST = (
     ("parameters", "parameters_percent", "flops_percent"),
     ("p_sign_flip", "p_equivalence", "noise_units", "correlation", "detectable", "n_needed"),
 )
-SAID_ONCE = ("seeds", "note", "parameters", "parameters_percent", "flops_percent")  # where all rows agree
-# Of all metrics but the first, only what a reader compares; the first table has said the rest, or `--metric` does.
-SHORT = ("variant", *VALUES, *CLAIM, *TEST, *VERDICT, "note")
 # May be squeezed: (least, comfortable) width.
 TEXTS = {"changed": (24, 30), "note": (24, 40), "seeds": (12, 24), "verdict": (14, 26)}
 
@@ -54,10 +52,10 @@ def print_comparison(comparison: Comparison, console_width: int | None = None, f
 def print_grids(console: Console, comparison: Comparison) -> None:
     """One table per metric, and above them what they lack."""
     print_advice(console, comparison)
-    for shown, common in screens(comparison):
+    for shown, common in views(comparison, SCREEN):
         console.print(Text(cells.printable(shown.title), style="bold"))
         if common:
-            console.print(Text(f"In every row: {common}.", style="dim"))
+            console.print(Text(common, style="dim"))
         for table in pack(console, [_column(shown, 0)], _sections(console, shown)):
             print_whole(console, table)
             console.print()
@@ -69,37 +67,6 @@ def print_advice(console: Console, comparison: Comparison) -> None:
         console.print(Text(cells.printable(found[0]), style="yellow"))
         console.print(Text(f"More seeds: {cells.printable(found[1])}"), soft_wrap=True)
         console.print()
-
-
-def screens(comparison: Comparison) -> list[tuple[Grid, str]]:
-    """The grids as the terminal shows them, each with what is the same in all of its rows, in words."""
-    found = []
-    for number, grid in enumerate(grids(comparison)):
-        shown = grid.at(SCREEN)
-        if number >= len(comparison.step_metrics) + 1:
-            shown = shown.without([column.name for column in shown.columns if column.name not in SHORT])
-        common = _common(shown)
-        if number:  # what a variant is has been said
-            shown = shown.without(["changed", "seeds"])
-        said = () if not number else ("seeds", "note") if common.get("note", ("", ""))[1] == EXPLORATORY else ("seeds",)
-        words = "; ".join(
-            text if name == "note" else f"{header} {text}"
-            for name, (header, text) in common.items()
-            if name not in said
-        )
-        found.append((shown.without(list(common)), words))
-    return found
-
-
-def _common(grid: Grid) -> dict[str, tuple[str, str]]:
-    """Column -> its header and the text that all rows have; all but the baseline's, where that one has none."""
-    found = {}
-    for place, column in enumerate(grid.columns):
-        texts = [line[place].text for line in grid.lines]
-        texts = texts if len(texts) < 2 or texts[0] else texts[1:]
-        if column.name in SAID_ONCE and texts[0] and len(set(texts)) == 1:
-            found[column.name] = column.header, texts[0]
-    return found
 
 
 def print_remarks(console: Console, comparison: Comparison) -> None:
