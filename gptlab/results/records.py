@@ -156,6 +156,8 @@ def _measured(folder: str, hashes: dict[str, str]) -> dict[str, float]:
     for name in (STEPS, GENERATION):
         if name in hashes:
             _checked(folder, name, hashes)
+    if hashes and LAYERS not in hashes:
+        return {}
     try:
         return gradient_ends(_checked(folder, LAYERS, hashes))
     except (ValueError, csv.Error) as error:

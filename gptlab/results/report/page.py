@@ -27,6 +27,7 @@ from gptlab.runs.files import write_text
 
 NAME = "report.html"
 ROWS = 100  # of a table in the file itself; the script shows the others, page by page
+FIRST = 20  # of these, laid out before the first paint; with scripts, the others come with the script's own rows
 SCRIPTS = ("stats.js", "evidence.js", "page.js")
 CAPTIONS = {
     "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",
@@ -84,6 +85,7 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         metric=_metric(comparison),
         baseline=printable(comparison.baseline),
         rows=[_cells(row, comparison.primary_metric) for row in comparison.rows[:ROWS]],
+        first=FIRST,
         total=len(comparison.rows),
         figures=_figures(study, comparison, drawn),
         changes=facts.changes(comparison.rows),

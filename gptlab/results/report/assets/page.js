@@ -105,6 +105,7 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
     this.find = selector => section.querySelector(selector);
     this.heads = [...section.querySelectorAll("thead th")];
     this.body = this.find("tbody");
+    this.find(".later")?.remove();
     this.hiding = new Set(this.heads.filter(head => "extra" in head.dataset).map(head => head.dataset.key));
     for (const head of this.heads) {
       delete head.dataset.extra;
