@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gptlab.results import compare, load_study
@@ -13,6 +14,7 @@ from gptlab.results.figures import curves, forest, heatmap, isolation, pareto, p
 from gptlab.results.figures.knobs import knobs
 from gptlab.results.figures.outliers import window
 from gptlab.results.figures.style import drawing
+from tests.results.seeded import Arm, make_seeded
 from tests.results.trained import make_grid, make_trained
 
 KNOBS = {"model.emb_dim": ("64", "128", "256"), "train.lr": ("1e-3", "1e-2", "1e-1")}
@@ -117,6 +119,28 @@ def test_a_forest_of_one_seed_says_so_once(tmp_path: Path) -> None:
     texts = [text.get_text() for text in (*figure.axes[0].texts, *figure.texts)]
     assert not any("too few" in text for text in texts)
     assert sum("One seed: cannot be told from noise" in text for text in texts) == 1
+
+
+def test_a_wide_interval_alone_is_drawn_whole(tmp_path: Path) -> None:
+    base, own = {1: 3.0, 2: 3.1, 3: 3.2}, {1: 3.4, 2: 2.9, 3: 3.1}
+    comparison = compare([make_seeded(tmp_path, [Arm("none", base), Arm("x", own, {"norm": "x"})])])
+    cell = comparison.row("x").cell("final_loss")
+    with drawing():
+        figure = forest.forest_figure(comparison)
+    assert figure is not None
+    assert cell.low is not None
+    assert cell.high is not None
+    low, high = figure.axes[0].get_xlim()
+    assert low < cell.low < cell.high < high
+
+
+def test_the_closer_look_has_two_points_at_least(tmp_path: Path) -> None:
+    values = {1: 3.0, 2: 3.1, 3: 3.2}
+    folder = make_seeded(tmp_path, [Arm("none", values, curve=[0, 9]), Arm("x", values, {"norm": "x"}, curve=[0, 9])])
+    with drawing():
+        figure = curves.curves_figure(load_study(folder))
+    assert figure is not None
+    assert all(len(np.asarray(line.get_xdata())) == 2 for line in figure.axes[1].lines)
 
 
 def test_no_line_crosses_the_totals(tmp_path: Path) -> None:

@@ -58,7 +58,10 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
     figure = Figure(figsize=(WIDTH, HEIGHT))
     wide, high = (WIDTH - LEFT - RIGHT - GAP) / 2, HEIGHT - TOP - BOTTOM
     start, end = float(rows["x"].min()), float(rows["x"].max())
-    for place, (since, title) in enumerate(((start, "From the start"), ((start + end) / 2, "The second half"))):
+    # A line takes two points: with few evaluations, the closer look begins earlier.
+    half = min((start + end) / 2, sorted(set(rows["x"]))[-2:][0])
+    closer = "The second half" if half == (start + end) / 2 else "The end"
+    for place, (since, title) in enumerate(((start, "From the start"), (half, closer))):
         left = (LEFT + place * (wide + GAP)) / WIDTH
         axes = figure.add_axes((left, BOTTOM / HEIGHT, wide / WIDTH, high / HEIGHT))
         later = rows[rows["x"] >= since]

@@ -129,7 +129,8 @@ def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:
     reach = max(map(abs, points), default=0.0)
     near = [cell for cell in cells if set(_scaled([cell.difference], ratio)) <= set(points)]
     ends = _scaled([end for cell in near for end in (cell.low, cell.high)], ratio)
-    most = 4 * reach
+    # Half of the intervals fit in any case; one that is far wider than all differences goes on beyond the axis.
+    most = max(4 * reach, sorted(map(abs, ends))[(len(ends) - 1) // 2]) if ends else 4 * reach
     ends = [min(max(end, -most), most) if most else end for end in ends]
     low, high = min([0.0, *points, *ends]), max([0.0, *points, *ends])
     room = 0.06 * (high - low) or (0.1 if ratio else 1.0)
