@@ -6,7 +6,7 @@ from gptlab.results.comparison import Comparison
 from gptlab.results.grid import EXPLORATORY, Grid, grids
 
 SAID_ONCE = ("seeds", "note", "parameters", "parameters_percent", "flops_percent")  # where all rows agree
-OF_THE_VARIANT = ("changed", "seeds")  # the first table has said them
+OF_THE_VARIANT = ("changed", "seeds", "parameters", "parameters_percent", "flops_percent")  # said by the first table
 # Of all metrics but the first, only what a reader compares; `--metric M` shows all of M's columns, CSV everybody's.
 SHORT = ("variant", "mean", "half_width", "difference", "low", "high", "p_corrected", "verdict", "note")
 
@@ -18,10 +18,9 @@ def views(comparison: Comparison, level: int) -> list[tuple[Grid, str]]:
         grid = whole.at(level)
         if number > len(comparison.step_metrics):
             grid = grid.without([column.name for column in grid.columns if column.name not in SHORT])
-        common = _common(grid)
         if number:
             grid = grid.without(OF_THE_VARIANT)
-            common.pop("seeds", None)
+        common = _common(grid)
         grid = grid.without(list(common))
         if number and common.get("note") == ("note", EXPLORATORY):  # its title says so
             del common["note"]
