@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from gptlab.results import compare, load_study
 from gptlab.results.figures import curves, forest, heatmap, isolation, pareto, parts
@@ -136,10 +137,16 @@ def test_a_wide_interval_alone_is_drawn_whole(tmp_path: Path) -> None:
 
 def test_the_closer_look_has_two_points_at_least(tmp_path: Path) -> None:
     values = {1: 3.0, 2: 3.1, 3: 3.2}
-    folder = make_seeded(tmp_path, [Arm("none", values, curve=[0, 9]), Arm("x", values, {"norm": "x"}, curve=[0, 9])])
-    with drawing():
-        figure = curves.curves_figure(load_study(folder))
-    assert figure is not None
+
+    def drawn(root: Path, steps: list[int]) -> Figure:
+        arms = [Arm("none", values, curve=steps), Arm("x", values, {"norm": "x"}, curve=steps)]
+        with drawing():
+            figure = curves.curves_figure(load_study(make_seeded(root, arms)))
+        assert figure is not None
+        return figure
+
+    assert len(drawn(tmp_path / "two", [0, 9]).axes) == 1  # it would show the same
+    figure = drawn(tmp_path / "three", [0, 1, 9])
     assert all(len(np.asarray(line.get_xdata())) == 2 for line in figure.axes[1].lines)
 
 

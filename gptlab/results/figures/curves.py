@@ -61,7 +61,8 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
     # A line takes two points: with few evaluations, the closer look begins earlier.
     half = min((start + end) / 2, sorted(set(rows["x"]))[-2:][0])
     closer = "The second half" if half == (start + end) / 2 else "The end"
-    for place, (since, title) in enumerate(((start, "From the start"), (half, closer))):
+    looks = [(start, "From the start"), *([(half, closer)] if half > start else [])]
+    for place, (since, title) in enumerate(looks):
         left = (LEFT + place * (wide + GAP)) / WIDTH
         axes = figure.add_axes((left, BOTTOM / HEIGHT, wide / WIDTH, high / HEIGHT))
         later = rows[rows["x"] >= since]
