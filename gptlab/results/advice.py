@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import shlex
 
-from gptlab.results.comparing import declared
-from gptlab.results.comparison import TOO_FEW, Cell, Comparison
+from gptlab.results.comparison import Cell, Comparison
 from gptlab.results.evidence import CONFIRMED_FROM, INTERVAL_FROM, ONE_SEED, TWO_SEEDS
 
 
 def too_few(comparison: Comparison) -> str:
     """Why no metric can have a verdict, where that is for want of seeds; else empty."""
-    compared = [row for row in comparison.rows if row.baseline is not None]
-    cells = [cell for row in compared for (name, _), cell in row.cells.items() if declared(name).kind != "exact"]
-    most = max((cell.pairs for cell in cells), default=0)
-    if not 0 < most < INTERVAL_FROM or not any(cell.verdict == TOO_FEW for cell in cells):
+    if not 0 < comparison.most_pairs < INTERVAL_FROM or not comparison.has_too_few:
         return ""
-    words = ONE_SEED if most == 1 else TWO_SEEDS
+    words = ONE_SEED if comparison.most_pairs == 1 else TWO_SEEDS
     return (
         f"{words[0].upper()}{words[1:]}. Verdicts take {INTERVAL_FROM} seeds or more, and are exploratory below "
         f"{CONFIRMED_FROM}."

@@ -154,6 +154,16 @@ class Comparison:
         """Whether any row is compared with another one."""
         return any(row.baseline is not None for row in self.rows)
 
+    @cached_property
+    def most_pairs(self) -> int:
+        """Seeds that a variant shares with its baseline, at the most, over all that is compared."""
+        return max((cell.pairs for row in self.rows for cell in row.cells.values() if cell.verdict), default=0)
+
+    @cached_property
+    def has_too_few(self) -> bool:
+        """Whether some difference lacks nothing but seeds."""
+        return any(cell.verdict == TOO_FEW for row in self.rows for cell in row.cells.values())
+
     def row(self, label: str) -> Row:
         """The row called `label`. KeyError when there is none."""
         return {row.label: row for row in self.rows}[label]
