@@ -48,6 +48,8 @@ _ALL = (
     Metric("loss", "nats/token", "lower", "stochastic", "mean cross-entropy of one batch; squared error for vectors"),
     Metric("ln_vocab_size", "nats/token", "neither", "exact", "ln(vocab_size): the loss of guessing all words equally"),
     Metric("grad_norm", "L2 norm", "neither", "positive_scale", "square root of the sum of squared gradients"),
+    Metric("grad_norm_first", "L2 norm", "neither", "positive_scale", "grad_norm of the block nearest the input"),
+    Metric("grad_norm_last", "L2 norm", "neither", "positive_scale", "grad_norm of the block nearest the output"),
     Metric("grad_mean_abs", "mean |gradient|", "neither", "positive_scale", "mean absolute gradient over the weights"),
     Metric("seconds", "s", "lower", "timing", "wall time of the whole run"),
     Metric("margin", "logits", "neither", "stochastic", "logit of the chosen token minus that of the runner-up"),

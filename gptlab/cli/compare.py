@@ -54,7 +54,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(export(comparison, format), end="")
     if format in ("csv", "latex"):  # the others say it themselves
-        for warning in comparison.warnings:
+        from gptlab.results.caption import lost_runs
+
+        for warning in (*lost_runs(comparison), *comparison.warnings):
             print(f"gptlab: {warning}", file=sys.stderr)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(words[0])
     if not folder.is_dir():
         raise ConfigError(f"report: there is no folder {words[0]!r}.")
+    from gptlab.results.caption import lost_runs
+    from gptlab.results.cells import printable
     from gptlab.results.comparing import compare
     from gptlab.results.report import write_report
 
@@ -44,6 +47,8 @@ def main(arguments: Sequence[str]) -> int:
         where = target or folder
         raise GptlabError(f"report: cannot write into {where}: {error.strerror or error}.") from error
     print(path)
+    for text in (*lost_runs(comparison), *(printable(text) for text in comparison.warnings)):
+        print(f"gptlab: {text}", file=sys.stderr)
     return 0
 
 

@@ -98,6 +98,7 @@ def compare(
         step_metrics=stepped,
         rows=rows,
         keys=tuple(dict.fromkeys(key for row in rows for key in row.delta)),
+        command=sources[0].plan.command if len(sources) == 1 else (),
         margin=limit.text if limit else "",
         warnings=(*more, *_warnings(sources, rows, primary)),
         notes=tuple(notes),
@@ -164,7 +165,7 @@ def _declared_by(folder: Path) -> str:
 
 
 def _metrics(members: Sequence[_Member], primary: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """What is shown: the primary metric, then all that is not counted, as declared; or what was asked for."""
+    """What is shown: the primary metric, then all that varies with the seed, as declared; or what was asked for."""
     found = dict.fromkeys(key[0] for member in members for key in member.values)
     if asked:
         for name in asked:
@@ -176,7 +177,9 @@ def _metrics(members: Sequence[_Member], primary: str, asked: Sequence[str]) -> 
                 raise ConfigError(f"metric={name}: not measured in any of these runs.{hint} Measured: {listed}.")
         return tuple(dict.fromkeys(asked))
     places = {name: place for place, name in enumerate(METRICS)}
-    rest = [name for name in found if "/" not in name and declared(name).kind != "exact" and name != primary]
+    # Times depend on the machine and its load: they are compared only where somebody asks for them.
+    tested = [name for name in found if "/" not in name and declared(name).kind not in ("exact", "timing")]
+    rest = [name for name in tested if name != primary]
     rest.sort(key=lambda name: places.get(name, len(places)))
     return (primary, *rest)
 
@@ -208,12 +211,13 @@ def _draft(member: _Member, primary: str, limit: Margin | None) -> None:
 
 def _correct(members: Sequence[_Member], primary: str, limit: Margin | None) -> None:
     """Correct the p values within their families, and put the corrected ones into the drafts."""
-    families: dict[str, list[Draft]] = {"primary": [], "exploratory": [], "steps": []}
+    families: dict[str, list[Draft]] = {}
     for member in members:
         for (name, step), draft in member.drafts.items():
             if "p" in draft:
-                family = "steps" if step is not None else "primary" if name == primary else "exploratory"
-                families[family].append(draft)
+                timed = declared(name).kind == "timing"
+                rest = "steps" if step is not None else "timing" if timed else "exploratory"
+                families.setdefault("primary" if name == primary and step is None else rest, []).append(draft)
     for family, drafts in families.items():
         adjust = stats.holm if family == "primary" else stats.benjamini_hochberg
         for draft, p in zip(drafts, adjust([draft["p"] for draft in drafts]), strict=True):

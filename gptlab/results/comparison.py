@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from gptlab.results.study import Study
 
 BETTER, WORSE = "better", "worse"
+DIFFERENT = "clear difference"  # of a metric of which neither direction is better
 EQUIVALENT = "equivalent within margin"
 UNCLEAR = "no clear difference"
 TOO_FEW = "too few seeds"
 NOT_COMPARABLE = "not comparable"
-VERDICTS = (BETTER, WORSE, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE)
+FINDINGS = (BETTER, WORSE, DIFFERENT)
+VERDICTS = (*FINDINGS, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE)
 
 Key = tuple[str, int | None]  # a metric, and the training step it was read at (None: the run's own single number)
 Number = int | float
@@ -74,7 +76,7 @@ class Cell:
             return self.reason
         if self.verdict == NOT_COMPARABLE:
             return f"{self.verdict} ({self.reason})"
-        return f"{self.verdict} (exploratory)" if self.exploratory and self.verdict in (BETTER, WORSE) else self.verdict
+        return f"{self.verdict} (exploratory)" if self.exploratory and self.verdict in FINDINGS else self.verdict
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class Comparison:
     step_metrics: tuple[str, ...]  # the metrics that have cells at these steps
     rows: tuple[Row, ...]  # baselines first
     keys: tuple[str, ...]  # config keys in which some row differs from its baseline
+    command: tuple[str, ...] = ()  # that planned the study; empty for several studies, or where none is known
     margin: str = ""  # as given: `0.01` in the primary metric's unit, or `1%`
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -150,6 +153,16 @@ class Comparison:
     def has_baseline(self) -> bool:
         """Whether any row is compared with another one."""
         return any(row.baseline is not None for row in self.rows)
+
+    @cached_property
+    def most_pairs(self) -> int:
+        """Seeds that a variant shares with its baseline, at the most, over all that is compared."""
+        return max((cell.pairs for row in self.rows for cell in row.cells.values() if cell.verdict), default=0)
+
+    @cached_property
+    def has_too_few(self) -> bool:
+        """Whether some difference lacks nothing but seeds."""
+        return any(cell.verdict == TOO_FEW for row in self.rows for cell in row.cells.values())
 
     def row(self, label: str) -> Row:
         """The row called `label`. KeyError when there is none."""

@@ -14,41 +14,58 @@ from gptlab.results.variants import differences
 from gptlab.runs.states import RESULT, load_object
 
 Pairs = dict[str, tuple[Any, Any]]
-# Which part of manifest.json belongs to which heading; all else there (times, folders, the command) differs anyway.
-CODE = ("packages.gptlab", "git.commit", "git.dirty", "git.diff_sha256")
+# Which part of manifest.json belongs to which heading; all else there (times, folders, the command) differs anyway, or
+# is said under another heading (the config, and the id that follows from it).
+CODE = ("code", "git")
 DATA = ("data_sha256",)
-ELSEWHERE = ("start", "stop", "state", "files", "command", "overrides", "seed", "rng", "pid")
+ELSEWHERE = (
+    "config", "id", "start", "stop", "earlier_starts", "state", "error", "files", "command", "overrides", "seed", "rng",
+    "pid",
+)  # fmt: skip
 
 
 def run_differences(one: Path, two: Path) -> dict[str, Pairs]:
     """Heading -> key -> (value in `one`, value in `two`). ConfigError when a folder is no run."""
     configs, manifests, results = zip(*(_read(folder) for folder in (one, two)), strict=True)
-    found = differences(*manifests)
-    top = {key: key.split(".")[0] for key in found}
-    return {
-        "config": differences(*configs),
-        "code": {key: pair for key, pair in found.items() if key in CODE},
-        "environment": {
-            key: pair for key, pair in found.items() if key not in (*CODE, *DATA) and top[key] not in ELSEWHERE
-        },
-        "data": {key: pair for key, pair in found.items() if key in DATA},
-        "outcome": differences(*results),
-    }
+    headings: dict[str, Pairs] = {"code": {}, "environment": {}, "data": {}}
+    for key, pair in differences(*manifests).items():
+        top = key.split(".")[0]
+        if key == "packages.gptlab" or top in CODE:
+            headings["code"][key] = pair
+        elif top not in ELSEWHERE:
+            headings["data" if key in DATA else "environment"][key] = pair
+    return {"config": differences(*configs), **headings, "outcome": differences(*results)}
 
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
     if not folder.is_dir():
         raise ConfigError(f"compare: there is no folder {str(folder)!r}.")
     try:
-        manifest = flatten(load_object(folder / MANIFEST))
+        manifest = _flat(load_object(folder / MANIFEST))
     except DamagedError as damage:
         raise ConfigError(f"compare: {folder} is not a run: {damage}.") from None
     try:
         result = load_object(folder / RESULT)
     except DamagedError as damage:
         result = {"state": str(damage)}
-    outcome = {"state": result.get("state"), "outcome": result.get("outcome"), **(result.get("metrics") or {})}
+    outcome = {
+        "state": result.get("state"),
+        "outcome": result.get("outcome"),
+        "error": result.get("error"),
+        **(result.get("metrics") or {}),
+    }
     return _config(folder), manifest, outcome
+
+
+def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value. A package is one key, and is under one: `packages` first, then `installed`."""
+    flat = flatten(manifest)
+    found = {key: value for key, value in flat.items() if key not in ("installed", "code.torch")}
+    for line in flat.get("installed") or ():
+        name, _, version = str(line).partition("==")
+        if f"packages.{name}" not in found:
+            found[f"installed.{name}"] = version
+    return found
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gptlab.metrics import Metric
 from gptlab.results import statistics as stats
 from gptlab.results.comparison import (
     BETTER,
+    DIFFERENT,
     EQUIVALENT,
     NOT_COMPARABLE,
     TOO_FEW,
@@ -22,6 +23,8 @@ from gptlab.results.comparison import (
 
 CONFIRMED_FROM = 5  # pairs: with fewer, a finding is marked exploratory
 INTERVAL_FROM = 3
+ONE_SEED = "one seed: cannot be told from noise"
+TWO_SEEDS = "two seeds: a range, not an interval"
 Values = Mapping[int, float]  # seed -> value
 
 
@@ -118,7 +121,7 @@ def finish(draft: Draft, primary: bool) -> Cell:
         elif not clear:
             draft["verdict"] = UNCLEAR
         elif draft.metric.direction == "neither":
-            draft["verdict"], draft["reason"] = "", _join("clear difference; neither direction is better", draft)
+            draft["verdict"] = DIFFERENT
         else:
             lower = draft["difference"] < (1 if draft["scale"] == "ratio" else 0)
             draft["verdict"] = BETTER if lower == (draft.metric.direction == "lower") else WORSE
@@ -163,14 +166,14 @@ def _paired(draft: Draft, mine: Sequence[float], its: Sequence[float], expected:
         draft["reason"] = f"on {n} of {expected} seeds"
     size = 1.0 if ratio else max(map(abs, (*mine, *its)))
     if n == 1:
-        draft["verdict"], draft["reason"] = TOO_FEW, _join("one seed: cannot be told from noise", draft)
+        draft["verdict"], draft["reason"] = TOO_FEW, _join(ONE_SEED, draft)
     elif n < INTERVAL_FROM:
         draft["low"], draft["high"], draft["interval"] = (
             _back(min(differences), ratio),
             _back(max(differences), ratio),
             "range",
         )
-        draft["verdict"], draft["reason"] = TOO_FEW, _join("two seeds: a range, not an interval", draft)
+        draft["verdict"], draft["reason"] = TOO_FEW, _join(TWO_SEEDS, draft)
     elif stats.flat(differences, size):
         same = all(d == 0 for d in differences)
         words = (

@@ -25,9 +25,8 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
     from gptlab.results.report import write_report
 
     study = load_study(folder)
-    several = study.runs["seed"].nunique() > 1
     comparison = compare([folder])
-    print_study(study, console_width, file, comparison if several else None)
+    print_study(study, console_width, file, comparison)
     try:
         write_tables(study)
         write_comparison(comparison, study.folder)

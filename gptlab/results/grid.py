@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gptlab.results.advice import remainder, too_few
 from gptlab.results.cells import printable
 from gptlab.results.comparing import declared
-from gptlab.results.comparison import NOT_COMPARABLE, Cell, Comparison, Row
+from gptlab.results.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison, Row
 from gptlab.results.study import describe_change
 
 Value = str | int | float | bool | None
 PAPER, SCREEN, FILE = 1, 2, 3  # where a column is shown: everywhere; not in print; only in files for programs
+EXPLORATORY = "exploratory"
 SMALLEST, LARGEST = 1e-3, 1e7  # outside, powers of ten are easier to read
 
 
@@ -125,21 +127,22 @@ _STEP = (
 
 def grids(comparison: Comparison) -> list[Grid]:
     """One grid per metric; with budgets, one that has them side by side comes first."""
-    found = [_by_step(comparison, name) for name in comparison.step_metrics]
-    return found + [_of_metric(comparison, name) for name in comparison.metrics]
+    said = bool(too_few(comparison))
+    found = [_by_step(comparison, name, said) for name in comparison.step_metrics]
+    return found + [_of_metric(comparison, name, said) for name in comparison.metrics]
 
 
-def _of_metric(comparison: Comparison, name: str) -> Grid:
+def _of_metric(comparison: Comparison, name: str, said: bool) -> Grid:
     found = [row.cell(name) for row in comparison.rows]
     places = _places(found)
     lines = [
-        (*_row_entries(row, cell.bold), *_cell_entries(cell, places, _CELL))
+        (*_row_entries(row, cell.bold), *_cell_entries(cell, places, _CELL, said))
         for row, cell in zip(comparison.rows, found, strict=True)
     ]
     return Grid(_title(comparison, name), name, (*_ROW, *_CELL), tuple(lines))
 
 
-def _by_step(comparison: Comparison, name: str) -> Grid:
+def _by_step(comparison: Comparison, name: str, said: bool) -> Grid:
     columns: list[Column] = list(_ROW)
     lines = [list(_row_entries(row, False)) for row in comparison.rows]
     places = _places([row.cell(name, step) for row in comparison.rows for step in comparison.steps])
@@ -149,16 +152,17 @@ def _by_step(comparison: Comparison, name: str) -> Grid:
             for column in _STEP
         ]
         for row, line in zip(comparison.rows, lines, strict=True):
-            line += _cell_entries(row.cell(name, step), places, _STEP)
+            line += _cell_entries(row.cell(name, step), places, _STEP, said)
     title = f"{_title(comparison, name)}, at steps {', '.join(map(str, comparison.steps))}"
     return Grid(title, name, tuple(columns), tuple(map(tuple, lines)))
 
 
 def _title(comparison: Comparison, name: str) -> str:
     about = declared(name)
-    role = "primary metric" if name == comparison.primary_metric else "exploratory"
-    role = "counted" if about.kind == "exact" else role
-    direction = "" if about.direction == "neither" else f"{about.direction} is better"
+    role = "primary metric" if name == comparison.primary_metric else EXPLORATORY
+    role = {"exact": "counted", "timing": "timing: depends on the machine and its load"}.get(about.kind, role)
+    better = f"{'neither direction' if about.direction == 'neither' else about.direction} is better"
+    direction = "" if (about.kind, about.direction) == ("exact", "neither") else better
     words = ", ".join(filter(None, (about.unit, direction, role)))
     return f"{name} ({words})"
 
@@ -183,13 +187,17 @@ def seeds_text(row: Row) -> str:
     return f"{row.n_finished} of {row.n_planned}" + (f": {words}" if words else "")
 
 
-def _cell_entries(cell: Cell, places: int, columns: Sequence[Column]) -> Iterable[Entry]:
+def _cell_entries(cell: Cell, places: int, columns: Sequence[Column], said: bool) -> Iterable[Entry]:
+    """`said`: that seeds are missing stands above the table, so readers need not be told in each of its rows."""
+    quiet = said and cell.verdict == TOO_FEW
     ratio = cell.scale == "ratio"
     on_scale: Callable[[float], str] = factor if ratio else lambda v: number(v, places, sign=True)
     for column in columns:
         name = column.name
         value = _note(cell) if name == "note" else getattr(cell, name)
-        if name == "verdict":
+        if quiet and name in ("verdict", "note"):
+            yield Entry(value or None, remainder(cell) if name == "note" else "")
+        elif name == "verdict":
             yield _text(cell.words if cell.verdict == NOT_COMPARABLE else cell.verdict, cell.bold)
         elif value is None or isinstance(value, (str, bool)):
             yield _entry(value)
@@ -209,7 +217,7 @@ def _cell_entries(cell: Cell, places: int, columns: Sequence[Column]) -> Iterabl
 
 def _note(cell: Cell) -> str:
     words = "" if cell.verdict == NOT_COMPARABLE else cell.reason
-    return "; ".join(filter(None, ("exploratory" if cell.exploratory else "", words)))
+    return "; ".join(filter(None, (EXPLORATORY if cell.exploratory else "", words)))
 
 
 def _places(cells: Sequence[Cell]) -> int:

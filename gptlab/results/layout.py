@@ -51,11 +51,11 @@ def pack(console: Console, key: list[Column], parts: list[Section]) -> Iterable[
     done = 0
     for part in parts:
         whole = [column for group in part for column in group]
-        if pending and not _fits(console, key + pending + whole):
+        if pending and not fits(console, key + pending + whole):
             yield _table(key, pending, keep_all=not done)
             pending, done = [], done + 1
         for group in part:
-            if pending and not _fits(console, key + pending + group):
+            if pending and not fits(console, key + pending + group):
                 yield _table(key, pending, keep_all=not done)
                 pending, done = [], done + 1
             pending = pending + group
@@ -63,7 +63,8 @@ def pack(console: Console, key: list[Column], parts: list[Section]) -> Iterable[
         yield _table(key, pending, keep_all=not done)
 
 
-def _fits(console: Console, columns: list[Column]) -> bool:
+def fits(console: Console, columns: list[Column]) -> bool:
+    """Whether the columns go into one line, squeezed no further than is comfortable."""
     needed = [min(column.comfortable, column.natural) if column.least else column.natural for column in columns]
     return sum(needed) + GAP * (len(needed) - 1) <= console.width
 

@@ -6,6 +6,7 @@ a second. Reading never writes, and a bad file costs one run.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -17,6 +18,8 @@ from typing import Any, NamedTuple
 
 from gptlab.config import NOT_IDENTITY, flatten
 from gptlab.errors import ConfigError
+from gptlab.results.artifacts import GENERATION, LAYERS, STEPS
+from gptlab.results.depth import gradient_ends
 from gptlab.results.reading import PLAN, DamagedError, Plan, PlannedRun, load_outcome, load_plan
 from gptlab.runs.states import RESULT, load_object
 
@@ -128,19 +131,37 @@ def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts]) -> Record:
     folder = os.path.join(study, run.folder)
     outcome = load_outcome(folder)
     state, error, variant, facts = outcome.state, outcome.error, "", Facts()
+    metrics = dict(outcome.metrics)
     if state != "planned":
         try:
             variant = _variant(_checked(folder, CONFIG, outcome.hashes))
             facts = _facts(_checked(folder, MANIFEST, outcome.hashes))
+            if state == "finished":
+                metrics |= _measured(folder, outcome.hashes)
         except DamagedError as damage:
             state, error = ("damaged", str(damage)) if state == "finished" else (state, error or str(damage))
-    metrics = dict(outcome.metrics)
     if outcome.seconds is not None:
         metrics["seconds"] = outcome.seconds
     if state == "finished" and outcome.outcome == "diverged":
         state = "diverged"
     facts = known.setdefault(facts, facts)
     return Record(study, run, state, outcome.outcome, error, metrics, outcome.not_finite, variant, facts)
+
+
+def _measured(folder: str, hashes: dict[str, str]) -> dict[str, float]:
+    """The numbers that a run's tables add to its result; DamagedError where one of the tables is not as it was written.
+
+    A run whose tables are damaged is no evidence, whichever of its numbers are asked for.
+    """
+    for name in (STEPS, GENERATION):
+        if name in hashes:
+            _checked(folder, name, hashes)
+    if hashes and LAYERS not in hashes:
+        return {}
+    try:
+        return gradient_ends(_checked(folder, LAYERS, hashes))
+    except (ValueError, csv.Error) as error:
+        raise DamagedError(f"{LAYERS}: not as it should be ({type(error).__name__})") from error
 
 
 def _checked(folder: str, name: str, hashes: dict[str, str]) -> bytes:

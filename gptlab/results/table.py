@@ -13,13 +13,13 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from gptlab.results.caption import caption
 from gptlab.results.cells import SAME, printable
 from gptlab.results.comparison import Comparison
-from gptlab.results.exports import caption
 from gptlab.results.layout import emit, make_console, pack, print_whole
 from gptlab.results.sections import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
 from gptlab.results.study import Study
-from gptlab.results.verdicts import print_grids, print_remarks
+from gptlab.results.verdicts import print_advice, print_grids, print_remarks
 
 __all__ = ["STATE_STYLES", "emit", "make_console", "print_study"]
 
@@ -32,15 +32,17 @@ def print_study(
 ) -> None:
     """Print the table of `study` to `file` (standard output), as wide as the terminal unless told otherwise.
 
-    With `comparison` a row is a variant, and the numbers are means over its seeds; without it a row is a run.
+    With several seeds in `comparison` a row is a variant, and the numbers are means; else a row is a run.
     """
     console = make_console(console_width, file)
-    if comparison:
+    if comparison and study.runs["seed"].nunique() > 1:
         _print_variants(console, study, comparison)
         return
     rows = rows_of(study)
     with console.capture() as capture:
         _print_title(console, study)
+        if comparison:
+            print_advice(console, comparison)
         for table in pack(console, key_columns(rows), sections(rows)):
             print_whole(console, table)
             console.print()

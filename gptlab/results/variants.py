@@ -37,9 +37,9 @@ def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
     for source in sources:
         keys = _keys(source)
         for record in source.records:
-            variant = variants.setdefault(
-                keys[record.run.label], Variant(keys[record.run.label], record.run.label, source)
-            )
+            # Without its plan, a folder shows the runs of all its plans: equal labels need not be the same variant.
+            key = record.variant if source.plan.problem and record.variant else keys[record.run.label]
+            variant = variants.setdefault(key, Variant(key, record.run.label, source))
             if record.run.baseline_id:
                 variant.baselines[record.run.baseline_id] = None
             other = variant.runs.setdefault(record.run.seed, record)
@@ -107,7 +107,7 @@ def _keys(source: Source) -> dict[str, str]:
         if record.variant:
             hashes.setdefault(record.variant, record)
     for label, hashes in found.items():
-        if len(hashes) > 1:
+        if len(hashes) > 1 and not source.plan.problem:
             one, two = list(hashes.values())[:2]
             keys = ", ".join(differences(parsed_config(one.folder), parsed_config(two.folder))) or "the files differ"
             raise ConfigError(
@@ -142,12 +142,13 @@ def _is_timing(name: str) -> bool:
 
 
 def _label_apart(variants: Sequence[Variant]) -> None:
-    """Different variants of one name, from different studies, are called by their studies too."""
+    """Different variants of one name are called by their studies too, and by a number where that does not help."""
     for by_folder in (False, True):
         counts = Counter(variant.label for variant in variants)
+        studies = Counter(label for label, _ in {(v.label, v.source.folder) for v in variants})
         for variant in variants:
             source = variant.source
-            if counts[variant.label] > 1:
+            if counts[variant.label] > 1 and studies[variant.label] > 1:
                 name = source.folder.name if by_folder else source.plan.study or source.folder.name
                 variant.label = f"{variant.label} ({name})"
     counts = Counter(variant.label for variant in variants)

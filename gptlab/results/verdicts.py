@@ -1,4 +1,8 @@
-"""The comparison in the terminal: a table per metric, the primary one first, and what to know before believing it."""
+"""The comparison in the terminal: a table per metric, the primary one first, and what to know before believing it.
+
+A verdict stands in the row of the difference that it is about, however narrow the terminal is. What is the same in
+every row is said once, below the table's title.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,27 @@ from rich.console import Console
 from rich.text import Text
 
 from gptlab.results import cells
+from gptlab.results.advice import advice
+from gptlab.results.caption import caption, lost_runs
 from gptlab.results.comparison import BETTER, WORSE, Comparison
-from gptlab.results.exports import caption
-from gptlab.results.grid import SCREEN, Column, Entry, Grid, grids
-from gptlab.results.layout import emit, make_console, pack, print_whole
+from gptlab.results.grid import SCREEN, Column, Entry, Grid
+from gptlab.results.layout import emit, fits, make_console, pack, print_whole
 from gptlab.results.sections import LABEL_WIDTH, Group
 from gptlab.results.sections import Column as Shown
+from gptlab.results.views import views
 
 STYLES = {BETTER: "bold green", WORSE: "red"}
 # Columns that stand together; `pack` puts groups side by side while they fit.
-GROUPS = (
+VALUES, CLAIM, TEST, VERDICT = ("mean", "half_width"), ("difference", "low", "high"), ("p_corrected",), ("verdict",)
+REST = (
+    ("relative", "wins"),
+    ("note",),
     ("changed", "seeds"),
-    ("mean", "half_width"),
-    ("difference", "low", "high", "relative"),
-    ("p_corrected", "wins"),
-    ("verdict", "note"),
     ("parameters", "parameters_percent", "flops_percent"),
     ("p_sign_flip", "p_equivalence", "noise_units", "correlation", "detectable", "n_needed"),
 )
-OF_THE_ROW = ("changed", "parameters", "parameters_percent", "flops_percent")
-TEXTS = {"changed": (24, 30), "note": (24, 40), "seeds": (12, 24)}  # may be squeezed: (least, comfortable) width
+# May be squeezed: (least, comfortable) width.
+TEXTS = {"changed": (24, 30), "note": (24, 40), "seeds": (12, 24), "verdict": (14, 26)}
 
 
 def print_comparison(comparison: Comparison, console_width: int | None = None, file: TextIO | None = None) -> None:
@@ -45,37 +50,51 @@ def print_comparison(comparison: Comparison, console_width: int | None = None, f
 
 
 def print_grids(console: Console, comparison: Comparison) -> None:
-    """One table per metric."""
-    for number, grid in enumerate(grids(comparison)):
-        shown = grid.at(SCREEN)
-        if number:  # what a variant is has been said
-            shown = shown.without(OF_THE_ROW)
+    """One table per metric, and above them what they lack."""
+    print_advice(console, comparison)
+    for shown, common in views(comparison, SCREEN):
         console.print(Text(cells.printable(shown.title), style="bold"))
-        for table in pack(console, [_column(shown, 0)], _sections(shown)):
+        if common:
+            console.print(Text(common, style="dim"))
+        for table in pack(console, [_column(shown, 0)], _sections(console, shown)):
             print_whole(console, table)
             console.print()
 
 
+def print_advice(console: Console, comparison: Comparison) -> None:
+    """What is missing for verdicts, and the command that adds it, in one line that can be copied."""
+    if found := advice(comparison):
+        console.print(Text(cells.printable(found[0]), style="yellow"))
+        console.print(Text(f"More seeds: {cells.printable(found[1])}"), soft_wrap=True)
+        console.print()
+
+
 def print_remarks(console: Console, comparison: Comparison) -> None:
     """Failed runs, notes and warnings, a line each."""
-    for row in comparison.rows:
-        for failure in row.failures:
-            console.print(Text(cells.printable(f"{row.label}: {failure}"), style="red"))
+    for lost in lost_runs(comparison):
+        console.print(Text(lost, style="red"))
     for note in comparison.notes:
         console.print(Text(note, style="dim"))
     for warning in comparison.warnings:
         console.print(Text.assemble(("Warning: ", "bold yellow"), cells.printable(warning)))
 
 
-def _sections(grid: Grid) -> list[list[Group]]:
+def _sections(console: Console, grid: Grid) -> list[list[Group]]:
+    """Value, difference, p, verdict in the order of thought if they fit in one line; else the verdict comes sooner."""
     places = {column.name: place for place, column in enumerate(grid.columns)}
-    rest = tuple(name for name in places if name != "variant" and not any(name in names for names in GROUPS))
+    known = {"variant", *VALUES, *CLAIM, *TEST, *VERDICT, *(name for names in REST for name in names)}
+    rest = tuple(name for name in places if name not in known)
     budgets: dict[str, list[str]] = {}
     for name in rest:
         budgets.setdefault(name.rpartition("_at_")[2], []).append(name)
-    groups = [GROUPS[0], *map(tuple, budgets.values()), *GROUPS[1:]]
-    kept = [[_column(grid, places[name]) for name in names if name in places] for names in groups]
-    return [[group] for group in kept if group]
+
+    def made(*names: str) -> Group:
+        return [_column(grid, places[name]) for name in names if name in places]
+
+    line = made(*VALUES, *CLAIM, *TEST, *VERDICT)
+    lead = [line] if fits(console, made("variant") + line) else [made(*CLAIM, *VERDICT), made(*VALUES, *TEST)]
+    groups = [*lead, *(made(*names) for names in (*budgets.values(), *REST))]
+    return [[group] for group in groups if group]
 
 
 def _column(grid: Grid, place: int) -> Shown:

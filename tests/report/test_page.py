@@ -373,3 +373,22 @@ def test_without_scripts_it_is_a_document(chromium: Browser, trained: tuple[Path
     assert "on 4 of 5 seeds" in text
     assert chromium.js("return document.querySelector('.tools').hidden")
     assert chromium.js("return document.querySelectorAll('thead button').length") == 0
+
+
+def test_rows_that_wait_for_the_first_paint_are_there_with_scripts_and_without(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gptlab.results.report.page.figures", lambda *_: iter(()))
+    arms = [Arm("none", {1: 3.0}), *(Arm(f"x{k:02}", {1: 3.1 + k}, {"n_layers": 3 + k}) for k in range(29))]
+    path = write_report(make_seeded(tmp_path, arms))
+    visible = (
+        "return [...document.querySelectorAll('#verdicts-table tbody tr')]"
+        ".filter(r => r.getClientRects().length).map(r => r.firstElementChild.textContent)"
+    )
+    chromium.open(path, scripts=False)
+    chromium.cdp("Emulation.setScriptExecutionDisabled", value=False)
+    assert chromium.js("return document.querySelectorAll('#verdicts-table tbody').length") == 2
+    assert len(chromium.js(TABLE)) == 30
+    chromium.open(path)
+    assert chromium.js(visible) == [arm.label for arm in arms]
+    assert chromium.js("return document.querySelectorAll('#verdicts-table tbody').length") == 1

@@ -213,6 +213,32 @@ def test_one_run_and_few_seeds(tmp_path: Path, seeds: tuple[int, ...]) -> None:
     assert two.tables["verdicts-table"][2][9].startswith("too few seeds")
 
 
+@pytest.mark.usefixtures("plain")
+def test_missing_seeds_are_said_once_above_a_table_of_values(tmp_path: Path) -> None:
+    text = write_report(make_study(tmp_path, TWELVE[:4])).read_text(encoding="utf-8")
+    page, visible = Page(text), html.unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    assert visible.count("One seed: cannot be told from noise.") == 1
+    assert "gptlab experiment=chapter4 seed=123,124,125,126,127" in visible
+    assert 'class="summary"' not in text
+    silent = [a["data-key"] for tag, a in page.elements if tag == "th" and a.get("data-extra") == "always"]
+    assert silent == ["sd", "interval", "p_corrected", "verdict"]
+    assert page.tables["verdicts-table"][2][5] == "+0.0413"
+
+
+@pytest.mark.usefixtures("plain")
+def test_all_that_was_measured_stands_in_the_file_with_its_verdict(tmp_path: Path) -> None:
+    path = write_report(make_study(tmp_path, TWELVE[:4], (1, 2, 3, 4, 5)))
+    page = read(path)
+    table = next(rows for rows in page.tables.values() if rows and "grad norm last\nL2 norm" in rows[0])
+    assert table[0][:3] == ["variant", "grad norm\nL2 norm", "grad norm first\nL2 norm"]
+    assert table[1][0] == "none"
+    assert re.fullmatch(r"x0\.[0-9]+\nclear difference", table[3][1])  # no_shortcut
+    assert not any("seconds" in head for head in table[0])
+    assert page.data["timing"] == ["seconds"]
+    one = write_report(make_study(tmp_path / "one", TWELVE[:4])).read_text(encoding="utf-8")
+    assert "too few" not in re.search(r'<section id="others".*?</section>', one, re.DOTALL)[0]  # type: ignore[index]
+
+
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     folder = make_study(tmp_path, [Variant("none", state="failed", error="ValueError: no")])
     assert "ValueError: no" in write_report(folder).read_text(encoding="utf-8")
@@ -258,7 +284,7 @@ def test_a_figure_in_the_page_has_its_own_ids_and_the_pages_colours() -> None:
 
 @pytest.mark.usefixtures("plain")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = make_study(tmp_path, TWELVE[:2])
+    folder = make_study(tmp_path, TWELVE[:2], (1, 2, 3))
     assert main(["report", str(folder)]) == 0
     assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
     assert main(["report", str(folder), "-o", str(tmp_path / "x.html"), "--margin", "1%"]) == 0

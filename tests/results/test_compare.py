@@ -15,7 +15,10 @@ from scipy import stats
 from gptlab.errors import ConfigError
 from gptlab.results import Comparison, compare
 from gptlab.results.comparison import VERDICTS
+from gptlab.results.depth import gradient_ends
+from gptlab.results.grid import grids
 from tests.results.seeded import MANIFEST, Arm, make_seeded
+from tests.results.trained import make_trained
 
 SEEDS = range(1, 11)
 NOISE = dict(zip(range(1, 31), np.random.default_rng(0).normal(size=30).tolist(), strict=True))
@@ -115,8 +118,8 @@ def test_positive_scale_is_compared_by_ratios(tmp_path: Path) -> None:
     assert cell.difference == pytest.approx(math.exp(np.mean(logs)))
     expected = stats.ttest_1samp(logs, 0).confidence_interval()
     assert (cell.low, cell.high) == pytest.approx((math.exp(expected.low), math.exp(expected.high)))
-    assert cell.verdict == ""  # neither direction of a gradient norm is better
-    assert cell.words == "clear difference; neither direction is better"
+    assert cell.words == cell.verdict == "clear difference"  # neither direction of a gradient norm is better
+    assert not cell.bold
     assert cell.wins is None
 
 
@@ -361,10 +364,43 @@ def test_one_run_and_no_runs(tmp_path: Path) -> None:
         compare([*alone.folders, *alone.folders])
 
 
+def test_times_weigh_nothing_in_the_correction_of_all_else(tmp_path: Path) -> None:
+    def corrected(root: Path, **more: float) -> float | None:
+        found = arms(metrics={"train_loss": 1.0})
+        for arm in found:
+            arm.metrics = {**arm.metrics, **more}
+        folder = make_seeded(root, found, metric="loss", primary_metric="final_excess")
+        return compare([folder]).row("relu").cell("loss").p_corrected
+
+    plain = corrected(tmp_path / "a")
+    assert plain
+    assert corrected(tmp_path / "b", train_seconds=9.0, tokens_per_second=3.0) == plain
+    folder = make_seeded(tmp_path / "c", arms(), metric="train_seconds", primary_metric="final_loss")
+    comparison = compare([folder], metrics=["train_seconds"])
+    assert comparison.row("relu").cell("train_seconds").p == comparison.row("relu").cell("train_seconds").p_corrected
+    assert "timing: depends on the machine and its load" in grids(comparison)[0].title
+
+
+def test_every_compared_metric_has_a_verdict(tmp_path: Path) -> None:
+    comparison = compare([make_trained(tmp_path)])
+    cells = [row.cell(name) for row in comparison.rows if row.baseline for name in comparison.metrics]
+    assert {"grad_norm", "grad_norm_first", "grad_norm_last"} <= set(comparison.metrics)
+    assert {cell.verdict for cell in cells} <= set(VERDICTS)
+
+
+def test_the_ends_of_the_gradient_are_those_of_the_first_measured_step() -> None:
+    lines = ["step,layer,part,metric,value", "9,0,all,grad_norm,7", "0,,head,grad_norm,5", "0,1,all,grad_norm,2"]
+    lines += ["0,10,all,grad_norm,0.5", "0,0,all,grad_norm,3", "0,0,all,grad_mean_abs,8", "0,2,all,grad_norm,"]
+    assert gradient_ends("\n".join(lines).encode()) == {"grad_norm_first": 3.0, "grad_norm_last": 0.5}
+    assert gradient_ends(b"") == gradient_ends(b"a,b\n1,2\n") == gradient_ends(lines[0].encode()) == {}
+    with pytest.raises(ValueError, match="could not convert"):
+        gradient_ends(f"{lines[0]}\n0,0,all,grad_norm,x".encode())
+
+
 def test_metrics_are_chosen_by_name(tmp_path: Path) -> None:
     folder = make_seeded(tmp_path, arms())
     assert compare([folder], metrics=["seconds"]).metrics == ("seconds",)
-    assert compare([folder]).metrics == ("final_loss", "seconds")
+    assert compare([folder]).metrics == ("final_loss",)  # times only where they are asked for
     with pytest.raises(ConfigError, match=r"'finalloss' does not exist\. Did you mean 'final_loss'\?"):
         compare([folder], metrics=["finalloss"])
     with pytest.raises(ConfigError, match=r"metric=loss: not measured in any of these runs\..* Measured: parameters, "):

@@ -78,12 +78,90 @@ def test_the_differences_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixtu
         "final_loss +[0-9.]+ -> [0-9.]+",
     ):
         assert re.search(line, text), line
+    keys = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert len(keys) == len(set(keys))
     found = json.loads(printed(capsys, "--diff", one, two, "--format", "json"))
     assert found["config"] == {"model.n_layers": [2, 9]}
     assert list(found["data"]) == ["data_sha256"]
     same = printed(capsys, "--diff", one, f"{one}/")
     assert same.count("the same") == 5
     assert "is not a run" in refused(capsys, "--diff", folder, one)
+
+
+def test_each_difference_is_said_once_under_its_heading(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"config": {"model": {"n_layers": 9}}, "id": "b", "error": "no", "earlier_starts": ["x"]}
+    own |= {"installed": ["torch==2.6.0", "einops==1.0"], "code": {"gptlab": "c" * 64, "torch": "2.6.0"}}
+    other = {**own, "packages": {"torch": "2.6.0"}, "git": {"commit": "b" * 40, "untracked": ["x.py"]}}
+    base = {"config": {"model": {"n_layers": 2}}, "installed": ["torch==2.13.0", "einops==0.9"]}
+    base |= {"code": {"gptlab": "d" * 64, "torch": "2.13.0"}}
+    folder = make_seeded(
+        tmp_path,
+        [Arm("none", values(0, [1]), manifest=base), Arm("x", values(1, [1]), {"n_layers": 9}, manifest=other)],
+    )
+    one, two = sorted(
+        (path for path in folder.iterdir() if path.is_dir()), key=lambda p: "9" in (p / "config.yaml").read_text()
+    )
+    found = json.loads(printed(capsys, "--diff", one, two, "--format", "json"))
+    assert list(found["config"]) == ["model.n_layers"]
+    code = {"code.gptlab", "git.commit", "git.dirty", "git.diff_sha256", "git.untracked", "packages.gptlab"}
+    assert set(found["code"]) == code
+    assert set(found["environment"]) == {"installed.einops", "packages.numpy", "packages.torch"}
+
+
+@pytest.mark.parametrize("command", ["compare", "report"])
+@pytest.mark.parametrize(
+    ("name", "share", "words"),
+    [
+        ("result.json", 0.0, "relu: seed 7 damaged: result.json: not valid JSON"),
+        ("metrics.jsonl", 0.5, "relu: seed 7 damaged: metrics.jsonl: not as the run wrote it"),
+        ("metrics.jsonl", None, "relu: seed 7 damaged: metrics.jsonl is missing"),
+        ("config.yaml", None, "relu: seed 7 damaged: config.yaml is missing"),
+        ("result.json", None, "relu: seed 7 crashed: result.json is missing"),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_line_and_the_rest_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, share: float | None, words: str
+) -> None:
+    folder = make_seeded(tmp_path, arms(-0.5, curve=[0, 10, 20]))
+    run = json.loads((folder / "plan.json").read_text())["runs"][16]
+    assert (run["label"], run["seed"]) == ("relu", 7)
+    path = folder / run["folder"] / name
+    content = path.read_bytes()
+    path.unlink()
+    if share is not None:
+        path.write_bytes(content[: int(share * len(content))])
+    assert main([command, str(folder)]) == 0
+    captured = capsys.readouterr()
+    said = " ".join((captured.out if command == "compare" else captured.err).split())
+    assert said.count(words) == 1
+    rest = captured.out if command == "compare" else (folder / "report.html").read_text(encoding="utf-8")
+    assert re.search("9 of 10(:|,) 1 missing", rest)
+    assert "better" in rest
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"\xff"])
+def test_without_its_plan_a_study_is_what_its_folders_show(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    folder = make_seeded(tmp_path, arms(-0.5))
+    other = make_seeded(tmp_path, arms(-0.3, range(11, 16)), name="other")
+    for run in other.iterdir():  # what an earlier plan left, under the same label
+        if run.is_dir():
+            text = (run / "config.yaml").read_text().replace("n_layers: 2", "n_layers: 3")
+            result = json.loads((run / "result.json").read_text())
+            (run / "config.yaml").write_text(text)
+            result["artifacts"].pop("config.yaml")
+            (run / "result.json").write_text(json.dumps(result))
+            run.rename(folder / f"earlier-{run.name}")
+    (folder / "plan.json").unlink()
+    if content is not None:
+        (folder / "plan.json").write_bytes(content)
+    text = " ".join(printed(capsys, folder, "--format", "md").split())
+    assert text.count("plan.json could not be used") == 1
+    assert "10 of 10" in text
+    assert re.search(r"relu \\?#\d", text)
+    assert main(["report", str(folder)]) == 0
+    assert "plan.json could not be used" in capsys.readouterr().err
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -17,8 +17,11 @@ import pytest
 
 from gptlab.results import Comparison, compare, export, finish_study, print_comparison
 from gptlab.results.grid import PAPER, SCREEN, grids
+from gptlab.results.views import views
 from tests.results.seeded import Arm, make_seeded
+from tests.results.synthetic import TWELVE, make_study
 from tests.results.test_compare import JITTER, NOISE, SEEDS, values
+from tests.results.trained import make_trained
 
 HOSTILE = [
     '=HYPERLINK("x")', "@sum", "<script>alert(1)</script>", r"\input{/etc/passwd} 50% & #1_a ^ ~ {x} $y$", "[x] -- y",
@@ -96,6 +99,7 @@ def from_latex(text: str) -> list[list[list[str]]]:
 def _untex(cell: str) -> str:
     cell = re.sub(r"^\\textbf\{(.*)\}$", r"\1", cell)
     cell = re.sub(r"^\{\$\\times\$\\num\{(.*)\}\}$", r"x\1", cell)
+    cell = re.sub(r"\\gptlabchar\{(.)\}\{[0-9A-F]+\}", r"\1", cell)
     cell = cell.replace("-{}-", "--").replace(r"$\pm$", "±")
     names = {"backslash": "\\", "asciitilde": "~", "asciicircum": "^", "less": "<", "greater": ">", "bar": "|"}
     cell = re.sub(r"\\text(\w+)\{\}", lambda m: names[m[1]] + "\0", cell)
@@ -112,7 +116,7 @@ def test_each_format_read_back_is_the_table(
     comparison: Comparison, format: str, read: Callable[[str], list[list[list[str]]]], level: int
 ) -> None:
     found = read(export(comparison, format))
-    expected = [grid.at(level) for grid in grids(comparison)]
+    expected = [grid for grid, _ in views(comparison, level)]
     assert len(found) == len(expected) > 1
     for table, grid in zip(found, expected, strict=True):
         assert [cell.strip() for cell in table[0]] == [column.header for column in grid.columns]
@@ -182,21 +186,49 @@ def test_bold_is_only_for_what_survived(comparison: Comparison, tmp_path: Path) 
     assert "<strong>better</strong>" in export(better, "html")
 
 
-def test_latex_is_balanced_and_compiles_where_there_is_latex(comparison: Comparison, tmp_path: Path) -> None:
+def test_latex_is_balanced(comparison: Comparison) -> None:
     text = export(comparison, "latex")
     for name in ("table", "tabular"):
         assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == len(comparison.metrics)
     bare = re.sub(r"\\[{}]", "", text)
     assert bare.count("{") == bare.count("}")
     for table in re.findall(r"\\begin\{tabular\}\{([^\n]*)\}\n\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
-        columns = len(re.findall(r"l|S\[[^]]*\]", table[0]))
+        columns = len(re.findall(r"l|S\[[^]]*\]|p\{10em\}", re.sub(r">\{[^}]*\}", "", table[0])))
         assert {len(re.split(r" & ", line)) for line in table[1].splitlines() if line != r"\midrule"} == {columns}
-    if not (shutil.which("pdflatex") and not subprocess.run(["kpsewhich", "siunitx.sty"], check=False).returncode):
-        pytest.skip("the structure holds; there is no pdflatex with siunitx here to compile it")
-    plain = text.encode("ascii", "ignore").decode()
-    page = f"\\documentclass{{article}}\\usepackage{{booktabs,siunitx}}\\begin{{document}}\n{plain}\\end{{document}}\n"
-    (tmp_path / "t.tex").write_text(page)
-    subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+
+EVERY_LETTER = "".join(map(chr, [*range(0xA1, 0x250), *range(0x1E00, 0x1F00), 0x20AC, 0x2192, 0x221E, 0x3B1, 0x1F642]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["pdflatex", "xelatex", "lualatex"])
+@pytest.mark.parametrize("name", ["hostile", "trained", "one_seed", "letters"])
+def test_latex_compiles(tmp_path: Path, name: str, engine: str) -> None:
+    if (
+        not shutil.which(engine)
+        or subprocess.run(["kpsewhich", "siunitx.sty"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip(f"no {engine} with siunitx here (Debian packages texlive-latex-base and texlive-science)")
+    labels = [EVERY_LETTER[place : place + 40] for place in range(0, len(EVERY_LETTER), 40)]
+    folder = {
+        "hostile": lambda: study(tmp_path),
+        "trained": lambda: make_trained(tmp_path, diverged="relu"),
+        "one_seed": lambda: make_study(tmp_path, TWELVE),
+        "letters": lambda: make_seeded(
+            tmp_path,
+            [Arm("none", values(0)), *(Arm(label, values(1), {"n_layers": 5 + k}) for k, label in enumerate(labels))],
+        ),
+    }[name]()
+    page = "\\documentclass{article}\\usepackage{booktabs,siunitx}\\begin{document}\n\\listoftables\n"
+    page += export(compare([folder]), "latex") + "\\end{document}\n"
+    (tmp_path / "t.tex").write_text(page, encoding="utf-8")
+    for _ in range(2):  # the second time with the list of tables that the first one wrote
+        done = subprocess.run(
+            [engine, "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
+            cwd=tmp_path, check=False, capture_output=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout.decode(errors="replace")[-1500:]
+    assert (tmp_path / "t.pdf").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 250])
@@ -204,8 +236,7 @@ def test_at_any_width_every_number_is_whole(comparison: Comparison, width: int) 
     out = io.StringIO()
     print_comparison(comparison, width, out)
     text = out.getvalue()
-    for grid in grids(comparison):
-        shown = grid.at(SCREEN)
+    for shown, _ in views(comparison, SCREEN):
         for place, column in enumerate(shown.columns):
             if column.kind == "number" and column.name != "parameters":
                 assert all(
@@ -220,7 +251,8 @@ def test_a_study_with_several_seeds_ends_with_its_comparison(tmp_path: Path) -> 
     folder = make_seeded(tmp_path, [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9}, curve=[0, 5])])
     out = io.StringIO()
     finish_study(folder, 120, out)
-    assert re.search(r"x +n_layers: 2 -> 9 +10 of 10 .*-0\.5", out.getvalue())
+    assert re.search(r"x .*-0\.5.* better .*n_layers: 2 -> 9", out.getvalue())
+    assert "In every row: seeds 10 of 10; " in out.getvalue()
     assert "better" in out.getvalue()
     assert "95 % t interval of the mean" in " ".join(out.getvalue().split())
     assert {"comparison.csv", "comparison.json", "runs.csv", "steps.csv"} <= {path.name for path in folder.iterdir()}
@@ -237,6 +269,68 @@ def test_a_study_with_one_seed_ends_with_its_runs(tmp_path: Path) -> None:
     folder = make_seeded(tmp_path, [Arm("none", values(0, [1])), Arm("x", values(-0.5, [1]), {"n_layers": 9})])
     out = io.StringIO()
     finish_study(folder, 120, out)
-    assert "verdict" not in out.getvalue()
+    assert re.search(r"(?m)^variant(?!.*verdict)", out.getvalue())
+    assert "One seed: cannot be told from noise." in out.getvalue()
+    assert "\nMore seeds: gptlab seed=1,2,3,4,5\n" in out.getvalue()
     rows = list(csv.DictReader(io.StringIO((folder / "comparison.csv").read_text())))
     assert {row["verdict"] for row in rows} == {"", "too few seeds"}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words", "command"),
+    [
+        ([4], "One seed: cannot be told from noise.", "gptlab seed=4,5,6,7,8"),
+        ([1, 7], "Two seeds: a range, not an interval.", "gptlab seed=1,7,8,9,10"),
+    ],
+)
+def test_missing_seeds_are_said_once_and_the_values_stay(
+    tmp_path: Path, seeds: list[int], words: str, command: str
+) -> None:
+    found = [Arm("none", values(0, seeds)), *(Arm(f"x{k}", values(k, seeds), {"n_layers": 9 + k}) for k in (1, 2, 3))]
+    comparison = compare([make_seeded(tmp_path, found, command=["gptlab", "seed=4"])])
+    out = io.StringIO()
+    print_comparison(comparison, 120, out)
+    for text in (out.getvalue(), export(comparison, "md"), export(comparison, "html"), export(comparison, "latex")):
+        plain = " ".join(text.split())
+        assert plain.count(words) == 1
+        assert "too few seeds" not in plain
+        assert "+2" in plain
+    for text in (out.getvalue(), export(comparison, "md"), export(comparison, "html")):
+        assert text.count(command) == 1
+    for text in (export(comparison, "csv"), export(comparison, "json")):
+        assert text.count("too few seeds") == 3
+
+
+def test_where_one_variant_has_enough_seeds_the_others_say_what_they_lack(tmp_path: Path) -> None:
+    found = [Arm("none", values(0)), Arm("x", values(1), {"n_layers": 9}), Arm("y", values(1, [1]), {"n_layers": 8})]
+    out = io.StringIO()
+    print_comparison(compare([make_seeded(tmp_path, found)]), 160, out)
+    assert "too few seeds" in out.getvalue()
+    assert "More seeds:" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_verdict_stands_in_the_row_of_its_difference(tmp_path: Path, width: int) -> None:
+    found = [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9}), Arm("y", values(0.5), {"n_layers": 8})]
+    out = io.StringIO()
+    print_comparison(compare([make_seeded(tmp_path, found)]), width, out)
+    assert re.search(r"(?m)^x .*-0\.5.* better", out.getvalue())
+    assert re.search(r"(?m)^y .*\+0\.5.* worse", out.getvalue())
+    assert "In every row: seeds 10 of 10; parameters 1000; parameters % 0; FLOPs % 0." in " ".join(
+        out.getvalue().split()
+    )
+
+
+def test_a_study_in_which_nothing_finished_has_whole_sentences(tmp_path: Path) -> None:
+    states = {1: "interrupted"}
+    folder = make_seeded(
+        tmp_path, [Arm("none", {1: None}, states=states), Arm("x", {1: None}, {"norm": "x"}, states=states)]
+    )
+    out = io.StringIO()
+    finish_study(folder, 100, out)
+    comparison = compare([folder])
+    texts = [out.getvalue(), *(export(comparison, name) for name in ("md", "html", "latex", "json"))]
+    page = re.sub(r"<script.*?</script>|<style.*?</style>", "", (folder / "report.html").read_text(), flags=re.DOTALL)
+    for text in (*texts, page):
+        assert not re.search(r"[:,] ?\.(\s|<|$)|: ?;|\(\)", text)
+    assert "No run has finished." in texts[1]

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gptlab.results.figures import bands, panels, style
+from gptlab.results.figures.outliers import short, window
 from gptlab.results.study import Study
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def curves_figure(study: Study) -> Figure | None:
     beside = style.named(metric)
     draw = _together if len(labels) <= len(style.LINES) else _apart
     figure = draw(study, rows, labels, below, beside)
-    words = [style.plain(study.plan.study, 40), _seeds(rows), cut]
+    words = [style.plain(study.plan.study, 40), _seeds(rows), cut, _beyond(rows)]
     style.heading(figure, beside.split(" (")[0].capitalize(), style.joined(words))
     return figure
 
@@ -57,14 +58,21 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
     figure = Figure(figsize=(WIDTH, HEIGHT))
     wide, high = (WIDTH - LEFT - RIGHT - GAP) / 2, HEIGHT - TOP - BOTTOM
     start, end = float(rows["x"].min()), float(rows["x"].max())
-    for place, (since, title) in enumerate(((start, "From the start"), ((start + end) / 2, "The second half"))):
+    # A line takes two points: with few evaluations, the closer look begins earlier.
+    half = min((start + end) / 2, sorted(set(rows["x"]))[-2:][0])
+    closer = "The second half" if half == (start + end) / 2 else "The end"
+    looks = [(start, "From the start"), *([(half, closer)] if half > start else [])]
+    for place, (since, title) in enumerate(looks):
         left = (LEFT + place * (wide + GAP)) / WIDTH
         axes = figure.add_axes((left, BOTTOM / HEIGHT, wide / WIDTH, high / HEIGHT))
         later = rows[rows["x"] >= since]
         for number, label in enumerate(labels):
             _draw(axes, later[later["label"] == label], style.LINES[number], label, end)
-        if place and (ended := set(rows["run"][rows["x"] == end])):  # a run that blows up must not set the scale
-            axes.set_ylim(*_limits(later[later["run"].isin(ended)]))
+        # A run that blows up must not set the scale.
+        ended = set(rows["run"][rows["x"] == end]) if place else ()
+        if ended or _far(later):
+            near = later[~later["run"].isin(_far(later))]
+            axes.set_ylim(*_limits(near[near["run"].isin(ended)] if ended else near))
         axes.set_title(title, fontweight="bold")
         axes.set_xlabel(below)
         axes.set_ylabel(beside)
@@ -83,7 +91,8 @@ def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, besi
     base = rows[rows["run"].isin(set(study.runs["run"][study.runs["is_baseline"]]))]
     ghost = {"color": style.GHOST, "linestyle": "-", "marker": "", "linewidth": 3.2, "zorder": 2}
     first = float(rows["x"].min())
-    limits = _limits(rows[rows["x"] >= first + EARLY * (end - first)])
+    late = rows[rows["x"] >= first + EARLY * (end - first)]
+    limits = _limits(late[~late["run"].isin(_far(late))])
     for axes, label in zip(every, labels, strict=True):
         own = rows[rows["label"] == label]
         mine = base["label"].eq(label).any()
@@ -124,6 +133,22 @@ def _draw(axes: Axes, rows: pd.DataFrame, look: dict[str, Any], label: str, end:
         legend = legend if banded else None
         if len(own) and own.index[-1] < end:
             axes.plot(own.index[-1:], own.iloc[-1:], color=look["color"], marker="x", markersize=7, zorder=4)
+
+
+def _far(rows: pd.DataFrame) -> set[str]:
+    """Runs whose loss rises so high that no other could be told from another beside it."""
+    highest = rows.groupby("run")["value"].max()
+    # Of two variants one may be far: half of the runs, so that the middle of all runs says nothing.
+    seen = window(highest) or window(rows.groupby("label")["value"].max())
+    return set() if seen is None else set(highest.index[highest > seen[1]])
+
+
+def _beyond(rows: pd.DataFrame) -> str:
+    """`beyond the axis: relu (up to 1.2e+06)`."""
+    own = rows[rows["run"].isin(_far(rows))]
+    highest = own.groupby("label", sort=False)["value"].max()
+    words = [f"{style.plain(str(label), 24)} (up to {short(value)})" for label, value in highest.head(3).items()]
+    return f"beyond the axis: {', '.join(words)}{', ...' if len(highest) > 3 else ''}" if words else ""
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:

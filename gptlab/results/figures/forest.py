@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import metric as declared
+from gptlab.results.advice import too_few
 from gptlab.results.comparison import (
     BETTER,
+    DIFFERENT,
     EQUIVALENT,
     NOT_COMPARABLE,
     TOO_FEW,
@@ -19,6 +21,7 @@ from gptlab.results.comparison import (
     Row,
 )
 from gptlab.results.figures import style
+from gptlab.results.figures.outliers import window
 from gptlab.results.figures.panels import shown
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 LOOKS: dict[str, dict[str, Any]] = {
     BETTER: {"marker": "o", "color": style.BLUE, "markerfacecolor": style.BLUE},
     WORSE: {"marker": "s", "color": style.VERMILION, "markerfacecolor": style.VERMILION},
+    DIFFERENT: {"marker": "P", "color": style.PURPLE, "markerfacecolor": style.PURPLE},
     EQUIVALENT: {"marker": "D", "color": style.GREEN, "markerfacecolor": style.GREEN},
     UNCLEAR: {"marker": "o", "color": "#666666", "markerfacecolor": "white"},
     TOO_FEW: {"marker": "^", "color": "#666666", "markerfacecolor": "white", "linestyle": (0, (2, 2))},
@@ -60,22 +64,26 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     ratio = any(row.cell(metric).scale == "ratio" for row in rows)
     ends = _limits([row.cell(metric) for row in rows], ratio)
     for place, row in enumerate(rows):
-        _draw(axes, place, row, row.cell(metric), ends)
+        _draw(axes, place, row, row.cell(metric), ends, bool(too_few(comparison)))
     _axes(axes, labels, ratio, ends)
     unit = "ratio to the baseline" if ratio else f"difference to the baseline ({style.plain(declared(metric).unit)})"
     axes.set_xlabel(f"{style.plain(metric.replace('_', ' '))}: {unit}")
     names = list(dict.fromkeys(str(row.baseline) for row in rows))
     line = f"line: {style.plain(names[0], 30)}" if len(names) == 1 else "line: each row's baseline"
-    words = [style.plain(comparison.title, 40), line, "bars: 95% t interval of the paired difference"]
+    said = too_few(comparison).split(". ")[0]
+    words = [style.plain(comparison.title, 40), line, said or "bars: 95% t interval of the paired difference"]
+    cells = [row.cell(metric).difference for row in rows]
+    words += ["arrow: beyond the axis" if any(d is not None and not ends[0] <= d <= ends[1] for d in cells) else ""]
     words += ["* seeds were lost" if any(row.cell(metric).marked for row in rows) else "", cut]
     style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
     return figure
 
 
-def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float]) -> None:
+def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float], said: bool) -> None:
     look = {"markersize": 6, "linestyle": "-", "linewidth": 1.6, **LOOKS.get(cell.verdict, LOOKS[UNCLEAR])}
     line = {"color": look["color"], "linestyle": look.pop("linestyle"), "linewidth": look.pop("linewidth")}
-    if cell.low is not None and cell.high is not None:
+    outside = cell.difference is not None and not ends[0] <= cell.difference <= ends[1]
+    if cell.low is not None and cell.high is not None and not outside:
         low, high = max(cell.low, ends[0]), min(cell.high, ends[1])
         axes.plot([low, high], [place, place], solid_capstyle="butt", zorder=3, **line)
         for end, whole, mark in ((low, cell.low, "<"), (high, cell.high, ">")):
@@ -83,8 +91,10 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
             axes.plot(end, place, marker=mark, markersize=5, color=line["color"], zorder=3)
     if cell.difference is not None:
         inside = min(max(cell.difference, ends[0]), ends[1])
+        if outside:  # an arrow at the edge; the number stands beside it
+            look |= {"marker": ">" if cell.difference > inside else "<", "clip_on": False, "markersize": 8}
         axes.plot(inside, place, zorder=4, linestyle="", **look)
-    words = cell.words + (" *" if cell.marked else "")
+    words = ("" if said and cell.verdict == TOO_FEW else cell.words) + (" *" if cell.marked else "")
     for points, text, weight in ((10, _numbers(cell), "normal"), (172, words, "bold" if cell.bold else "normal")):
         axes.annotate(
             text, (1, place), xytext=(points, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
@@ -112,11 +122,15 @@ def _numbers(cell: Cell) -> str:
 
 
 def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:
-    """Room for every difference, and for its interval unless that is so wide that it would hide all others."""
+    """Room for every difference and for its interval, unless one is so large that it would hide all others."""
     points = _scaled([cell.difference for cell in cells], ratio)
+    if seen := window(points, 0.0):
+        points = [point for point in points if seen[0] <= point <= seen[1]]
     reach = max(map(abs, points), default=0.0)
-    ends = _scaled([end for cell in cells for end in (cell.low, cell.high)], ratio)
-    most = 4 * reach
+    near = [cell for cell in cells if set(_scaled([cell.difference], ratio)) <= set(points)]
+    ends = _scaled([end for cell in near for end in (cell.low, cell.high)], ratio)
+    # Half of the intervals fit in any case; one that is far wider than all differences goes on beyond the axis.
+    most = max(4 * reach, sorted(map(abs, ends))[(len(ends) - 1) // 2]) if ends else 4 * reach
     ends = [min(max(end, -most), most) if most else end for end in ends]
     low, high = min([0.0, *points, *ends]), max([0.0, *points, *ends])
     room = 0.06 * (high - low) or (0.1 if ratio else 1.0)

@@ -9,6 +9,7 @@ from gptlab.metrics import metric as declared
 from gptlab.results.cells import column
 from gptlab.results.figures import style
 from gptlab.results.figures.knobs import Knobs
+from gptlab.results.figures.outliers import short, window
 from gptlab.results.study import Study
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def heatmap_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
     table = means.to_numpy(dtype=float)
-    image = axes.pcolormesh(table, cmap="cividis", edgecolors="white", linewidth=1.5)
-    _cells(figure, table, declared(metric).direction)
+    finite = [float(value) for value in table.flat if math.isfinite(value)]
+    ends = window(finite) or (min(finite), max(finite))
+    image = axes.pcolormesh(table, cmap="cividis", edgecolors="white", linewidth=1.5, vmin=ends[0], vmax=ends[1])
+    _cells(figure, table, declared(metric).direction, *ends)
     axes.set_xticks([place + 0.5 for place in range(len(xs))], [style.plain(value, 20) for value in xs])
     axes.set_yticks([place + 0.5 for place in range(len(ys))], [style.plain(value, 20) for value in ys])
     axes.invert_yaxis()
@@ -63,23 +66,23 @@ def heatmap_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
         style.plain(study.plan.study, 40),
         f"mean of {seeds} seeds" if seeds > 1 else "one seed",
         "framed: best" if declared(metric).direction != "neither" else "",
+        "beyond the colours: far off" if ends != (min(finite), max(finite)) else "",
         "hatched: no value" if any(math.isnan(value) for line in table for value in line) else "",
     ]
     style.heading(figure, style.named(metric).capitalize(), style.joined(words))
     return figure
 
 
-def _cells(figure: Figure, table: Any, direction: str) -> None:
+def _cells(figure: Figure, table: Any, direction: str, low: float, high: float) -> None:
     """The number in each cell, dark on light or light on dark; a frame around the best; hatches where none is."""
     import numpy as np
     from matplotlib.patches import Rectangle
 
     axes = figure.axes[0]
     values = np.asarray(table, dtype=float)
-    texts = iter(column([None if math.isnan(value) else float(value) for value in values.flat]))
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    texts = iter(column([float(value) if low <= value <= high else None for value in values.flat]))
     for (line, place), value in np.ndenumerate(values):
-        text = next(texts)
+        text = next(texts) or short(float(value))  # what is far off has a format of its own
         if math.isnan(value):
             look: dict[str, Any] = {"facecolor": "white", "hatch": "////", "edgecolor": style.GHOST, "linewidth": 0}
             axes.add_patch(Rectangle((place, line), 1, 1, **look))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gptlab.metrics import metric as declared
 from gptlab.results.figures import bands, style
 from gptlab.results.figures.knobs import Knobs, number
+from gptlab.results.figures.outliers import short, window
 from gptlab.results.figures.panels import MARGINS
 from gptlab.results.study import Study
 
@@ -40,14 +41,17 @@ def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     height = MARGINS["top"] + lines * (HIGH + gap) - gap + bottom
     figure = Figure(figsize=(width, height))
     values = found.table["value"]
+    if seen := window(found.table.groupby("label")["value"].mean()):
+        values = values[values.between(*_inside(found, seen))]
     room = 0.07 * (float(values.max()) - float(values.min()) or abs(float(values.max())) or 1.0)
     for place, name in enumerate(names):
         line, column = divmod(place, columns)
         left = MARGINS["left"] + column * (WIDE + 0.25)
         low = height - MARGINS["top"] - (line + 1) * HIGH - line * gap
         axes = figure.add_axes((left / width, low / height, WIDE / width, HIGH / height))
-        _draw(axes, found, name, higher=direction == "higher")
         axes.set_ylim(float(values.min()) - room, float(values.max()) + room)
+        _draw(axes, found, name, higher=direction == "higher")
+        _arrows(axes, found, name)
         axes.tick_params(labelleft=column == 0)
         axes.set_title(style.plain(name, 34), fontweight="bold", pad=8)
     figure.text(0.1 / width, 0.5, style.named(metric), rotation=90, ha="left", va="center")
@@ -62,6 +66,29 @@ def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     )
     style.heading(figure, title, style.joined(words))
     return figure
+
+
+def _inside(found: Knobs, seen: tuple[float, float]) -> tuple[float, float]:
+    """Ends of all runs of the variants whose means are within `seen`."""
+    means = found.table.groupby("label")["value"].transform("mean")
+    near = found.table["value"][means.between(*seen)]
+    return float(near.min()), float(near.max())
+
+
+def _arrows(axes: Axes, found: Knobs, name: str) -> None:
+    """Means beyond the axis, as arrows at its edge with the value of the farthest."""
+    place = {value: number_ for number_, value in enumerate(found.values(name))}
+    means = found.table.groupby([name, "label"], sort=False)["value"].mean().reset_index()
+    low, high = axes.get_ylim()
+    for marker, far, edge in (("^", means["value"] > high, high), ("v", means["value"] < low, low)):
+        for setting, own in means[far].groupby(name, sort=False):
+            farthest = own["value"].max() if marker == "^" else own["value"].min()
+            x = place[str(setting)]
+            axes.plot(x, edge, marker=marker, markersize=7, color=style.VERMILION, clip_on=False, zorder=5)
+            axes.annotate(
+                short(farthest), (x, edge), (0, -7 if marker == "^" else 7), textcoords="offset points", fontsize=7,
+                ha="center", va="top" if marker == "^" else "bottom",
+            )  # fmt: skip
 
 
 def best(found: Knobs, name: str, higher: bool) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gptlab.metrics import metric as declared
 from gptlab.results.figures import bands, style
+from gptlab.results.figures.outliers import short, window
 from gptlab.results.study import Study
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 10.5, 4.6, 0.8, 0.3, 0.9, 0.6, 0.85  # inches
 DRAWN = 300  # of the variants off the front
+WIDE = 20  # times the cheapest: the axis is logarithmic
 NAMED = 24  # with more variants, only the front is named
 
 
@@ -105,6 +107,9 @@ def _noun(study: Study, cost: str) -> str:
 
 def _draw(axes: Axes, points: pd.DataFrame, higher: bool) -> None:
     on = front(points["x"].tolist(), points["y"].tolist(), higher)
+    points = _at_the_edge(axes, points)
+    if points["x"].min() > 0 and points["x"].max() > WIDE * points["x"].min():
+        axes.set_xscale("log")
     best, rest = points.iloc[on], points.drop(points.index[on])
     rest = rest.iloc[:: -(-len(rest) // DRAWN) or 1] if len(rest) else rest
     bars = best if len(points) > NAMED else points
@@ -115,29 +120,58 @@ def _draw(axes: Axes, points: pd.DataFrame, higher: bool) -> None:
     small = 3.5 if len(points) > 100 else 6.5
     for own, marker in ((False, "o"), (True, "s")):
         for part, face, edge, size in ((rest, "white", "#555555", small), (best, style.BLUE, style.BLUE, 6.5)):
-            shown = part[part["own"] == own]
+            shown = part[(part["own"] == own) & part["beyond"].eq("")]
             axes.plot(
                 shown["x"], shown["y"], marker=marker, markersize=6.5 if own else size, linestyle="",
                 markerfacecolor=face, markeredgecolor=edge, zorder=4,
             )  # fmt: skip
-    axes.margins(x=0.14, y=0.12)
-    corner = f"{'upper' if higher else 'lower'} left is better"
+    for marker in ("^", "v"):
+        shown = points[points["beyond"] == marker]
+        axes.plot(
+            shown["x"], shown["y"], marker=marker, markersize=8, linestyle="", color=style.VERMILION, zorder=4,
+            clip_on=False,
+        )  # fmt: skip
+    axes.margins(x=0.14)
+    corner = f"{'upper' if higher else 'lower'} left is better" + (
+        "; arrow: beyond the axis" if points["beyond"].ne("").any() else ""
+    )
     if len(rest) + len(best) < len(points):
         corner += f"; {len(rest)} of the {len(points) - len(best):,} variants off the front are drawn"
-    axes.text(0, 1.01, corner, transform=axes.transAxes, fontsize=7.5, color="#555555")
+    axes.text(1, 1.035, corner, transform=axes.transAxes, fontsize=7.5, color="#555555", ha="right")
     _names(axes, points, on)
+
+
+def _at_the_edge(axes: Axes, points: pd.DataFrame) -> pd.DataFrame:
+    """Set the y axis. Points far beyond all others go to its edge: `beyond` is their arrow, the label has the value."""
+    seen = window(points["y"])
+    kept = points["y"] if seen is None else points["y"][points["y"].between(*seen)]
+    reach = points.loc[kept.index, "half"].fillna(0)
+    low, high = float((kept - reach).min()), float((kept + reach).max())
+    room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_ylim(low - room, high + room)
+    points = points.assign(beyond="")
+    if seen is None:
+        return points
+    for arrow, far, edge in (("^", points["y"] > seen[1], high + room), ("v", points["y"] < seen[0], low - room)):
+        known = zip(points["label"][far], points["y"][far], strict=True)
+        points.loc[far, "label"] = [f"{label} ({short(float(y))})" for label, y in known]
+        points = points.assign(
+            beyond=points["beyond"].mask(far, arrow), half=points["half"].mask(far, 0.0), y=points["y"].mask(far, edge)
+        )
+    return points
 
 
 def _names(axes: Axes, points: pd.DataFrame, on: list[int]) -> None:
     """Names beside the points, moved up or down until they do not lie on each other; the front's names go first."""
     height = axes.get_window_extent().height
-    (low, high), (start, end) = axes.get_ylim(), axes.get_xlim()
+    axes.autoscale_view()  # or the transform would still be that of an empty panel
+    to_axes = axes.transData + axes.transAxes.inverted()
     taken: list[tuple[float, float, float, float]] = []
     places = on + [place for place in range(len(points)) if place not in on]
     for place in places if len(points) <= NAMED else on:
         row = points.iloc[place]
-        text = style.plain(str(row["label"]), 24)
-        x, y = (row["x"] - start) / (end - start), (row["y"] - low) / (high - low)
+        text = style.plain(str(row["label"]), 34)
+        x, y = to_axes.transform((row["x"], row["y"]))
         wide, tall = 0.0152 * len(text) * 3.9 / axes.get_position().width / WIDTH * 1.35, 11 / height
         box = _free(x, y, wide, tall, taken)
         if box is None:
@@ -158,7 +192,7 @@ def _free(
     for shift in (0.75, -0.75, 0, 1.5, -1.5, 2.25, -2.25):
         for left in (x + 0.018, x - 0.018 - wide):
             box = (left, y + (shift - 0.5) * tall, left + wide, y + (shift + 0.5) * tall)
-            if box[0] >= -0.02 and box[2] <= 1.05 and not any(
+            if box[0] >= -0.02 and box[2] <= 1.05 and box[3] <= 1 and not any(
                 box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
             ):  # fmt: skip
                 return box

@@ -107,7 +107,7 @@ def _totals(axes: Axes, study: Study, counted: pd.DataFrame, divisor: float) -> 
     ):
         change = "" if own else percent(int(total), known.get(base)).replace("=", "same")
         text = f"{total:,}" + (f"  ({change})" if change else "")
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # over the baseline's line
-        axes.text(1.006 * float(total) / divisor, place, text, va="center", fontsize=8, bbox=box)
+        # In a column of their own: beside its bar, a short one's label would lie on the baseline's line.
+        axes.text(1.012, place, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
         if own and len(counted) > 1:
             axes.axvline(float(total) / divisor, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)

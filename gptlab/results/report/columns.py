@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gptlab.results.advice import remainder, too_few
 from gptlab.results.cells import printable
 from gptlab.results.comparing import declared
-from gptlab.results.comparison import Cell, Row
+from gptlab.results.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison, Row
 from gptlab.results.report.payload import setting_word
 
 CELL_CHARACTERS = 240  # of a setting, in the table
@@ -134,8 +135,19 @@ def verdict(row: Row, cell: Cell) -> str:
 
 def remarks(row: Row, cell: Cell) -> list[str]:
     """What limits the verdict: its reason, lost seeds, other code or hosts."""
-    reason = cell.reason if row.baseline is not None and cell.verdict and cell.verdict != "not comparable" else ""
+    reason = remainder(cell) if row.baseline is not None and cell.verdict and cell.verdict != NOT_COMPARABLE else ""
     return [printable(text) for text in (*([reason] if reason else []), *row.flags)]
+
+
+def unsaid(comparison: Comparison) -> set[str]:
+    """Columns that have nothing to say for want of seeds: what that means stands above the table."""
+    if not too_few(comparison):
+        return set()
+    pairs = [(row, row.cell(comparison.primary_metric)) for row in comparison.rows]
+    found = {column.key for column in COLUMNS if column.shown and not any(column.text(*pair) for pair in pairs)}
+    compared = [pair for pair in pairs if pair[0].baseline is not None]
+    silent = all(cell.verdict == TOO_FEW and not remarks(row, cell) for row, cell in compared)
+    return found | ({"verdict"} if silent else set())
 
 
 def wins(cell: Cell) -> str:

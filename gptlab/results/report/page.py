@@ -10,21 +10,24 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from gptlab.results.advice import advice
 from gptlab.results.cells import printable
 from gptlab.results.comparing import compare, declared
-from gptlab.results.comparison import VERDICTS, Comparison, Row
+from gptlab.results.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison, Row
 from gptlab.results.figures import figures
 from gptlab.results.figures.style import drawing, svg
 from gptlab.results.records import Record
 from gptlab.results.report import facts
-from gptlab.results.report.columns import COLUMNS, amount, remarks
-from gptlab.results.report.payload import Runs, payload, script_json
+from gptlab.results.report.columns import COLUMNS, amount, remarks, unsaid
+from gptlab.results.report.others import others
+from gptlab.results.report.payload import Runs, payload, script_json, timing
 from gptlab.results.report.svg import inline
 from gptlab.results.study import Study, load_study
 from gptlab.runs.files import write_text
 
 NAME = "report.html"
 ROWS = 100  # of a table in the file itself; the script shows the others, page by page
+FIRST = 20  # of these, laid out before the first paint; with scripts, the others come with the script's own rows
 SCRIPTS = ("stats.js", "evidence.js", "page.js")
 CAPTIONS = {
     "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",
@@ -75,10 +78,14 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         summary=_summary(comparison),
         warnings=[printable(text) for text in comparison.warnings],
         notes=[printable(text) for text in comparison.notes],
+        advice=[printable(text) for text in advice(comparison) or ()],
         columns=COLUMNS,
+        unsaid=unsaid(comparison),
+        others=others(comparison),
         metric=_metric(comparison),
         baseline=printable(comparison.baseline),
         rows=[_cells(row, comparison.primary_metric) for row in comparison.rows[:ROWS]],
+        first=FIRST,
         total=len(comparison.rows),
         figures=_figures(study, comparison, drawn),
         changes=facts.changes(comparison.rows),
@@ -130,11 +137,12 @@ def _facts(study: Study, comparison: Comparison, runs: Runs) -> list[str]:
 def _summary(comparison: Comparison) -> list[tuple[str, str]]:
     """(verdict, the variants that it goes to), in the order of the words' list."""
     found: dict[str, list[str]] = {}
+    said = advice(comparison)
     for row in comparison.rows:
         cell = row.cell(comparison.primary_metric)
-        if row.baseline is not None and cell.verdict:
+        if row.baseline is not None and cell.verdict and not (said and cell.verdict == TOO_FEW):
             found.setdefault(cell.verdict, []).append(
-                printable(row.label) + (" (exploratory)" if cell.exploratory and cell.verdict in VERDICTS[:2] else "")
+                printable(row.label) + (" (exploratory)" if cell.exploratory and cell.verdict in FINDINGS else "")
             )
     return [(word, _listed(found[word])) for word in VERDICTS if word in found]
 
@@ -159,7 +167,8 @@ def _cells(row: Row, metric: str) -> list[dict[str, Any]]:
 
 
 def _run_metrics(comparison: Comparison) -> list[str]:
-    return [name for name in comparison.metrics if any((name, None) in row.values for row in comparison.rows)]
+    shown = [*comparison.metrics, *timing(comparison)]
+    return [name for name in shown if any((name, None) in row.values for row in comparison.rows)]
 
 
 def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ def payload(comparison: Comparison, runs: Runs) -> dict[str, Any]:
         "margin": {"size": margin.size, "relative": margin.relative} if margin else None,
         "metrics": {name: _about(name) for name in names},
         "shown": list(comparison.metrics),
+        "timing": timing(comparison),
         "labels": [printable(row.label) for row in rows],
         "bases": [places.get(row.baseline or "", -1) for row in rows],
         "seeds": shared([tuple(seeds[row.label]) for row in rows]),
@@ -52,6 +53,12 @@ def payload(comparison: Comparison, runs: Runs) -> dict[str, Any]:
         "values": {name: [_values(row, name, seeds[row.label], runs[row.label]) for row in rows] for name in names},
         "detectable": [stats.detectable(n) for n in range(3, stats.MOST_SEEDS + 1)] if comparison.has_baseline else [],
     }
+
+
+def timing(comparison: Comparison) -> list[str]:
+    """The timing metrics that were measured and not asked for: a reader may look at them, the tables leave them out."""
+    found = dict.fromkeys(name for row in comparison.rows for name, step in row.values if step is None)
+    return [name for name in found if declared(name).kind == "timing" and name not in comparison.metrics]
 
 
 def script_json(value: Any) -> str:

@@ -1,6 +1,7 @@
 // Differences and verdicts for any baseline, as in gptlab/results/{evidence,checks,comparing}.py; the same test holds.
-const BETTER = "better", WORSE = "worse", EQUIVALENT = "equivalent within margin", UNCLEAR = "no clear difference",
+const BETTER = "better", WORSE = "worse", DIFFERENT = "clear difference", EQUIVALENT = "equivalent within margin", UNCLEAR = "no clear difference",
   TOO_FEW = "too few seeds", NOT_COMPARABLE = "not comparable";
+const ONE_SEED = "one seed: cannot be told from noise", TWO_SEEDS = "two seeds: a range, not an interval";
 const CONFIRMED_FROM = 5, MATCHED = 0.02;
 const thousands = value => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 const joinWords = (words, cell) => cell.reason ? `${words}; ${cell.reason}` : words;
@@ -52,7 +53,7 @@ class Evidence {
       }
       found.push(row);
     }
-    const cells = this.cells(metric === this.data.primary, chosen);
+    const cells = this.cells(this.family(metric), chosen);
     found.forEach((row, k) => {
       row.findings = cells[k].findings;
       row.cell = cells[k].cells.get(metric) ?? { metric, n: 0, pairs: 0, scale: "difference", verdict: "", reason: "not measured" };
@@ -60,10 +61,13 @@ class Evidence {
     return found;
   }
 
-  cells(primary, chosen) { // all cells of one family of tests, for they are corrected together
-    const key = `${primary}/${chosen}`;
+  family(metric) { // metrics that are corrected together
+    return metric === this.data.primary ? "primary" : this.data.metrics[metric].kind === "timing" ? "timing" : "exploratory";
+  }
+  cells(family, chosen) { // all cells of one family of tests
+    const key = `${family}/${chosen}`, primary = family === "primary";
     if (this.cache.has(key)) return this.cache.get(key);
-    const names = primary ? [this.data.primary] : Object.keys(this.data.values).filter(name => name !== this.data.primary);
+    const names = Object.keys(this.data.metrics).filter(name => this.family(name) === family);
     const members = [], tested = [];
     for (let own = 0; own < this.size; own++) {
       const base = this.baseOf(own, chosen), cells = new Map();
@@ -148,11 +152,11 @@ class Evidence {
     if (cell.marked) cell.reason = `on ${n} of ${expected} seeds`;
     const size = ratio ? 1 : Math.max(...[...mine, ...its].map(Math.abs));
     if (n === 1) {
-      cell.verdict = TOO_FEW; cell.reason = joinWords("one seed: cannot be told from noise", cell);
+      cell.verdict = TOO_FEW; cell.reason = joinWords(ONE_SEED, cell);
     } else if (n < 3) {
       const [low, high] = range(differences);
       cell.low = back(low); cell.high = back(high); cell.interval = "range";
-      cell.verdict = TOO_FEW; cell.reason = joinWords("two seeds: a range, not an interval", cell);
+      cell.verdict = TOO_FEW; cell.reason = joinWords(TWO_SEEDS, cell);
     } else if (flat(differences, size)) {
       const same = differences.every(d => d === 0);
       cell.verdict = same ? UNCLEAR : NOT_COMPARABLE;
@@ -184,7 +188,7 @@ class Evidence {
     cell.exploratory = !primary || cell.pairs < CONFIRMED_FROM;
     if (cell.p_equivalence < ALPHA) cell.verdict = EQUIVALENT;
     else if (!clear) cell.verdict = UNCLEAR;
-    else if (about.direction === "neither") cell.reason = joinWords("clear difference; neither direction is better", cell);
+    else if (about.direction === "neither") cell.verdict = DIFFERENT;
     else {
       const lower = cell.difference < (cell.scale === "ratio" ? 1 : 0);
       cell.verdict = lower === (about.direction === "lower") ? BETTER : WORSE;

@@ -1,6 +1,6 @@
 // The page: tables that sort, filter, hide columns and turn pages, and verdicts for any metric and baseline. The texts of
 // the cells are those of gptlab/results/report/columns.py. User text goes into the page as text only, never as HTML.
-const VERDICTS = [BETTER, WORSE, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE];
+const FINDINGS = [BETTER, WORSE, DIFFERENT], VERDICTS = [...FINDINGS, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE];
 const PAGE = 100, PRINTED = 2000;
 const missing = value => value === null || value === undefined;
 
@@ -52,10 +52,11 @@ function verdictWords(row) {
   if (row.base < 0) return "baseline";
   if (!cell.verdict) return cell.reason;
   if (cell.verdict === NOT_COMPARABLE) return `${cell.verdict} (${cell.reason})`;
-  return cell.exploratory && [BETTER, WORSE].includes(cell.verdict) ? `${cell.verdict} (exploratory)` : cell.verdict;
+  return cell.exploratory && FINDINGS.includes(cell.verdict) ? `${cell.verdict} (exploratory)` : cell.verdict;
 }
 function remarks(row) {
-  const { verdict, reason } = row.cell, flags = row.findings?.flags ?? [];
+  const { verdict } = row.cell, flags = row.findings?.flags ?? [];
+  const reason = row.cell.reason.split("; ").filter(part => part !== ONE_SEED && part !== TWO_SEEDS).join("; ");
   return row.base >= 0 && verdict && verdict !== NOT_COMPARABLE && reason ? [reason, ...flags] : flags;
 }
 
@@ -104,6 +105,7 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
     this.find = selector => section.querySelector(selector);
     this.heads = [...section.querySelectorAll("thead th")];
     this.body = this.find("tbody");
+    this.find(".later")?.remove();
     this.hiding = new Set(this.heads.filter(head => "extra" in head.dataset).map(head => head.dataset.key));
     for (const head of this.heads) {
       delete head.dataset.extra;
@@ -230,6 +232,7 @@ function start() {
   }
   const metrics = document.getElementById("metric"), bases = document.getElementById("baseline");
   for (const name of data.shown.length ? data.shown : [data.primary]) metrics.append(new Option(name, name));
+  for (const name of data.timing) metrics.append(new Option(`${name} (timing)`, name));
   bases.append(new Option("as planned", ""));
   const fill = () => { // as late as can be: a study may have ten thousand variants
     if (bases.length === 1) bases.append(...data.labels.map((label, place) => new Option(label, place)));
