@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.config import Config, ExperimentConfig
 from gptlab.errors import ConfigError, unknown
+from gptlab.values import must_be
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,8 +70,8 @@ class Analysis:
         try:
             merged = OmegaConf.to_container(OmegaConf.merge(OmegaConf.structured(schema), dict(given)))
         except OmegaConfBaseException as error:
-            key = error.full_key or ""
-            raise ConfigError(f"experiment.options.{key}={given.get(key)!r}: {str(error).splitlines()[0]}.") from error
+            name = str(error.full_key).partition("[")[0].partition(".")[0]
+            raise must_be(f"experiment.options.{name}", given.get(name), self.options[name][0]) from error
         return typing.cast("dict[str, Any]", merged)
 
     def __call__(self, variants: Sequence[Config], **options: Any) -> Findings:

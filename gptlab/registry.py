@@ -31,6 +31,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.config import ModelConfig
 from gptlab.errors import ConfigError, GptlabError, unknown
+from gptlab.values import must_be
 
 SLOTS: dict[str, str] = {
     "norm": "normalises the features of each token",
@@ -85,7 +86,8 @@ class Component:
             merged = OmegaConf.merge(OmegaConf.structured(schema), dict(given))
         except OmegaConfBaseException as error:
             key = error.full_key or ""
-            raise ConfigError(f"{where}.{key}={given.get(key)!r}: {str(error).splitlines()[0]}.") from error
+            option = str(key).partition("[")[0].partition(".")[0]
+            raise must_be(f"{where}.{option}", given.get(option), known[option].type) from error
         plain = OmegaConf.to_container(merged)
         assert isinstance(plain, dict)
         return {name: plain[name] for name in given}
@@ -153,7 +155,7 @@ def get(slot: str, name: str, where: str | None = None) -> Component:
     """The component `name` of `slot`. ConfigError, naming the key `where`, when there is none."""
     known = components(slot)
     if name not in known:
-        raise unknown(where or f"model.{slot}", name, known)
+        raise unknown(where or f"model.{slot}", name, known, f"gptlab components {slot}")
     return known[name]
 
 

@@ -172,7 +172,10 @@ def test_an_analysis_that_fails_costs_no_run(module: Path, capsys: pytest.Captur
     [
         (["experiment.analysis=gradient_flo"], "experiment.analysis: 'gradient_flo' does not exist. Did you mean"),
         (["experiment=gradient_flow", "experiment.options.seds=1"], "'seds' does not exist. Did you mean 'seeds'?"),
-        (["experiment=gradient_flow", "experiment.options.seeds=x"], "experiment.options.seeds='x': "),
+        (
+            ["experiment=gradient_flow", "experiment.options.seeds=x"],
+            "experiment.options.seeds=x: must be a whole number.",
+        ),
         (["experiment.options.seeds=1"], "experiment.options: would be ignored"),
     ],
 )

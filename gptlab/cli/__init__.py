@@ -32,9 +32,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # plugins=[mine] finds mine.py beside the user's conf/, however gptlab was started
     try:
+        _find_plugins_here()
         code = _dispatch(arguments)
         sys.stdout.flush()  # here, so that a closed pipe is noticed here
     except GptlabError as error:
@@ -50,6 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _find_plugins_here() -> None:
+    """`plugins=[mine]` finds mine.py beside the user's conf/, however gptlab was started."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise ConfigError("the folder that you are in has been removed. Go to another one.") from error
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def _dispatch(arguments: list[str]) -> int:

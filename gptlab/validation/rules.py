@@ -33,7 +33,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     _check_all_read(config, changed)
     check_training(config, changed)
     if config.experiment.primary_metric:
-        metric(config.experiment.primary_metric)
+        metric(config.experiment.primary_metric, "experiment.primary_metric")
     analyses.check(config.experiment)
     _check_tokens(config)
 
@@ -64,8 +64,6 @@ def _check_gpt(model: ModelConfig) -> None:
 
 def _check_layers(model: ModelConfig) -> None:
     """`model.layers` names blocks that exist, keys that those blocks read, and options that they have."""
-    if not isinstance(model.layers, dict):
-        raise ConfigError(f"model.layers={model.layers!r}: must be like {{0: {{norm: identity}}}}.")
     for span, settings in model.layers.items():
         for layer in layers_of(span, model.n_layers):
             block = layer_config(model, layer)
