@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from gptlab import registry
 from gptlab.config import Config, ExperimentConfig
 from gptlab.errors import ConfigError, unknown
 from gptlab.values import must_be
@@ -96,6 +97,7 @@ def register_analysis(name: str) -> Callable[[Function], Function]:
             if parameter.default is parameter.empty:
                 raise ConfigError(f"analysis {name!r}: parameter {parameter.name!r} needs a default: it is an option.")
         options = {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
+        registry.note(f"analysis {name}")
         _analyses[name] = Analysis(name, function, options, (inspect.getdoc(function) or "").split("\n")[0])
         return function
 

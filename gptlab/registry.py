@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ class Component:
         return {name: plain[name] for name in given}
 
 
+_registered: list[str] = []  # what was registered, of whatever kind: a plugin that adds nothing is a mistake
+_empty: set[str] = set()  # plugins that were imported and registered nothing
 _components: dict[str, dict[str, Component]] = {slot: {} for slot in SLOTS}
 
 
@@ -117,6 +120,12 @@ def refuse_taken(present: Component | None, component: Component) -> None:
         raise ConfigError(
             f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not."
         )
+    note(f"{component.slot} {component.name}")
+
+
+def note(what: str) -> None:
+    """Remember that something was registered, of whatever kind."""
+    _registered.append(what)
 
 
 def describe(
@@ -171,7 +180,12 @@ def load_plugins(modules: Iterable[str]) -> None:
     """Import the user's modules, so that their components are registered."""
     importlib.import_module(BUILTINS)
     for module in modules:
+        before, new = len(_registered), module not in sys.modules
         _import(module, "plugins")
+        if new and len(_registered) == before:
+            _empty.add(module)
+        if module in _empty:
+            raise ConfigError(f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).")
 
 
 def _import(module: str, where: str) -> None:
