@@ -120,6 +120,14 @@ def check(experiment: ExperimentConfig) -> None:
         raise ConfigError("experiment.options: would be ignored, because experiment.analysis is not set.")
 
 
+def describe(experiment: ExperimentConfig) -> str:
+    """`gradient_flow (seeds=500): gradients of ...`: what comes after the runs; empty for nothing."""
+    if experiment.analysis is None:
+        return ""
+    options = ", ".join(f"{name}={value}" for name, value in experiment.options.items())
+    return f"{experiment.analysis}{f' ({options})' if options else ''}: {get(experiment.analysis).summary}"
+
+
 def run(variants: Sequence[Config]) -> Findings:
     """Run the analysis that the experiment of these configs names."""
     experiment = variants[0].experiment

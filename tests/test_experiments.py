@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,15 @@ def test_an_analysis_of_the_users(module: Path, capsys: pytest.CaptureFixture[st
     assert (folder / "summary.csv").read_text() == "quantity,value,meaning\nvariants,6,times the factor\n"
     assert (folder / "rows.csv").read_text() == "a\n1\n"
     assert f"Analysis: {folder}" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_the_plan_says_what_is_computed_after_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "experiment=gradient_flow", "experiment.options.seeds=7"]) == 0
+    assert "Then the analysis gradient_flow (seeds=7): " in capsys.readouterr().out
+    assert main(["plan", "experiment=gradient_flow", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["analysis"].startswith("gradient_flow (seeds=500): ")
+    assert main(["plan", "model=tiny", "probes=counting"]) == 0
+    assert "analysis" not in capsys.readouterr().out
 
 
 def test_an_analysis_that_fails_costs_no_run(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
