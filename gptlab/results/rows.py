@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -90,7 +92,20 @@ def list_runs(output_dir: Path | str) -> list[RunRow]:
         run = Path(output_dir).absolute()
         return [row for row in _study_rows(run.parent, _when(run.parent)) if row.folder == run]
     found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
-    return [row for when, folder in found for row in _study_rows(folder, when)]
+    with _no_collection():
+        return [row for when, folder in found for row in _study_rows(folder, when)]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage is not looked for meanwhile: rows have no cycles, and walking all of them each time is not linear."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
