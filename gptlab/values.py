@@ -101,6 +101,8 @@ def unknown_key(full_key: str) -> ConfigError:
     """The error for a key that the schema lacks, with the closest key beside which it would stand."""
     parent, _, key = full_key.rpartition(".")
     base, _ = _base(kind_of(parent) if parent else Config)
+    if base is Any or typing.get_origin(base) is dict:
+        return ConfigError(f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE.")
     siblings = _fields(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
     return unknown(parent or "config", key, siblings, LISTING)
 

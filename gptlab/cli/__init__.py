@@ -32,12 +32,13 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         _find_plugins_here()
         code = _dispatch(arguments)
         sys.stdout.flush()  # here, so that a closed pipe is noticed here
     except GptlabError as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        if full_error:
             raise
         print(f"gptlab: {error}", file=sys.stderr)
         return 2
@@ -48,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # `gptlab ls | head`: nobody reads on. Point stdout elsewhere, or Python complains once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk, a read-only folder, a file that may not be read
+        if error.filename is None or full_error:
+            raise
+        print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
+        return 2
     return code
 
 

@@ -125,6 +125,7 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
     several variants: the first one of the same seed.
     """
     if not any(job.ablations for job in jobs):
+        _refuse_idle_baseline(jobs)
         firsts: dict[int, Job] = {}
         for job in jobs:
             firsts.setdefault(job.config.seed, job)
@@ -147,6 +148,12 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
             added.append(baseline)
         baselines.append(baseline)
     return baselines, added
+
+
+def _refuse_idle_baseline(jobs: Sequence[Job]) -> None:
+    given = next((o for job in jobs for o in job.parsed if o.key_or_group == "experiment.baseline"), None)
+    if given:
+        raise ConfigError(f"{given.input_line}: would be ignored, because no run has an ablation.")
 
 
 def _say_added(added: Sequence[Job]) -> Iterator[str]:
