@@ -154,7 +154,8 @@ def _check_all_read(config: Config, changed: Collection[str]) -> None:
 def _why_not_probed(config: Config, key: str) -> str:
     """Why no probe would see a value of `data` or `probes`; empty when one does."""
     generation = config.probes.generation
-    if key == "probes.gradients.dropout" and not _drops(config.model):
+    gradients = config.probes.gradients
+    if key == "probes.gradients.dropout" and gradients and gradients.dropout and not _drops(config.model):
         return "this model has no dropout"
     if config.data.source == "vectors":
         if key.startswith(("probes.gradients.", "probes.activations.")) and key.endswith(("batch_size", "context")):
