@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from gptlab import registry
 from gptlab.config import Config, ExperimentConfig
 from gptlab.errors import ConfigError, unknown
+from gptlab.values import must_be
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,8 +71,8 @@ class Analysis:
         try:
             merged = OmegaConf.to_container(OmegaConf.merge(OmegaConf.structured(schema), dict(given)))
         except OmegaConfBaseException as error:
-            key = error.full_key or ""
-            raise ConfigError(f"experiment.options.{key}={given.get(key)!r}: {str(error).splitlines()[0]}.") from error
+            name = str(error.full_key).partition("[")[0].partition(".")[0]
+            raise must_be(f"experiment.options.{name}", given.get(name), self.options[name][0]) from error
         return typing.cast("dict[str, Any]", merged)
 
     def __call__(self, variants: Sequence[Config], **options: Any) -> Findings:
@@ -95,6 +97,7 @@ def register_analysis(name: str) -> Callable[[Function], Function]:
             if parameter.default is parameter.empty:
                 raise ConfigError(f"analysis {name!r}: parameter {parameter.name!r} needs a default: it is an option.")
         options = {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
+        registry.note(f"analysis {name}")
         _analyses[name] = Analysis(name, function, options, (inspect.getdoc(function) or "").split("\n")[0])
         return function
 
@@ -115,6 +118,14 @@ def check(experiment: ExperimentConfig) -> None:
         get(experiment.analysis).checked_options(experiment.options)
     elif experiment.options:
         raise ConfigError("experiment.options: would be ignored, because experiment.analysis is not set.")
+
+
+def describe(experiment: ExperimentConfig) -> str:
+    """`gradient_flow (seeds=500): gradients of ...`: what comes after the runs; empty for nothing."""
+    if experiment.analysis is None:
+        return ""
+    options = ", ".join(f"{name}={value}" for name, value in experiment.options.items())
+    return f"{experiment.analysis}{f' ({options})' if options else ''}: {get(experiment.analysis).summary}"
 
 
 def run(variants: Sequence[Config]) -> Findings:

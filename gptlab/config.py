@@ -317,14 +317,22 @@ def _check_canonical(where: str, value: Any) -> None:
 def check_fields(node: Any, path: str = "") -> None:
     """Raise ConfigError for the first value outside its key's own range or list of choices."""
     for where, value, rules in _ruled_values(node, path):
-        if "choices" in rules and value not in rules["choices"]:
-            raise unknown(where, value, rules["choices"])
-        numbers = value if isinstance(value, list) else [value]
-        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-            raise ConfigError(f"{where}={value}: must be a finite number.")
-        low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
-        if low is not None and value < low or high is not None and value > high or above is not None and value <= above:
-            raise ConfigError(f"{where}={value}: must be {_range_words(low, high, above)}.")
+        error = _against_rules(where, value, rules)
+        if error:
+            error.key = where
+            raise error
+
+
+def _against_rules(where: str, value: Any, rules: dict[str, Any]) -> ConfigError | None:
+    if "choices" in rules and value not in rules["choices"]:
+        return unknown(where, value, rules["choices"])
+    numbers = value if isinstance(value, list) else [value]
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        return ConfigError(f"{where}={value}: must be a finite number.")
+    low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
+    if low is not None and value < low or high is not None and value > high or above is not None and value <= above:
+        return ConfigError(f"{where}={value}: must be {_range_words(low, high, above)}.")
+    return None
 
 
 def _ruled_values(node: Any, path: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:

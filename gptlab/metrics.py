@@ -93,12 +93,12 @@ _ALL = (
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
-def metric(name: str) -> Metric:
+def metric(name: str, where: str = "metric") -> Metric:
     """The declaration of `name`. Names with a slash belong to the metric before it: `parameters/attention`.
 
-    ConfigError with the closest match when there is no such metric.
+    ConfigError, naming the key `where`, with the closest match when there is no such metric.
     """
     base = name.split("/", 1)[0]
     if base not in METRICS:
-        raise unknown("metric", name, METRICS)
+        raise unknown(where, name, METRICS)
     return METRICS[base]

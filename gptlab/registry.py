@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.config import ModelConfig
 from gptlab.errors import ConfigError, GptlabError, unknown
+from gptlab.values import must_be
 
 SLOTS: dict[str, str] = {
     "norm": "normalises the features of each token",
@@ -85,12 +87,15 @@ class Component:
             merged = OmegaConf.merge(OmegaConf.structured(schema), dict(given))
         except OmegaConfBaseException as error:
             key = error.full_key or ""
-            raise ConfigError(f"{where}.{key}={given.get(key)!r}: {str(error).splitlines()[0]}.") from error
+            option = str(key).partition("[")[0].partition(".")[0]
+            raise must_be(f"{where}.{option}", given.get(option), known[option].type) from error
         plain = OmegaConf.to_container(merged)
         assert isinstance(plain, dict)
         return {name: plain[name] for name in given}
 
 
+_registered: list[str] = []  # what was registered, of whatever kind: a plugin that adds nothing is a mistake
+_empty: set[str] = set()  # plugins that were imported and registered nothing
 _components: dict[str, dict[str, Component]] = {slot: {} for slot in SLOTS}
 
 
@@ -115,6 +120,12 @@ def refuse_taken(present: Component | None, component: Component) -> None:
         raise ConfigError(
             f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not."
         )
+    note(f"{component.slot} {component.name}")
+
+
+def note(what: str) -> None:
+    """Remember that something was registered, of whatever kind."""
+    _registered.append(what)
 
 
 def describe(
@@ -153,7 +164,7 @@ def get(slot: str, name: str, where: str | None = None) -> Component:
     """The component `name` of `slot`. ConfigError, naming the key `where`, when there is none."""
     known = components(slot)
     if name not in known:
-        raise unknown(where or f"model.{slot}", name, known)
+        raise unknown(where or f"model.{slot}", name, known, f"gptlab components {slot}")
     return known[name]
 
 
@@ -169,7 +180,12 @@ def load_plugins(modules: Iterable[str]) -> None:
     """Import the user's modules, so that their components are registered."""
     importlib.import_module(BUILTINS)
     for module in modules:
+        before, new = len(_registered), module not in sys.modules
         _import(module, "plugins")
+        if new and len(_registered) == before:
+            _empty.add(module)
+        if module in _empty:
+            raise ConfigError(f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).")
 
 
 def _import(module: str, where: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection
 from importlib.util import find_spec
 
 from gptlab.config import Config, ModelConfig, TrainConfig
 from gptlab.errors import ConfigError
+from gptlab.metrics import metric
 
 # Keys that only some choices read: (key, the choices that read it).
 _READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
@@ -34,14 +36,73 @@ def check_training(config: Config, changed: Collection[str] = ()) -> None:
     """ConfigError for a training that cannot be, or a key that it would ignore. `changed`: keys that the user set."""
     train = config.train
     if train.budget is None:
-        _refuse_ignored(changed, {"train", "tracker"}, "train.budget is null, so nothing is trained")
+        ignored = {"train", "tracker", "data.split", "data.validation_fraction"}
+        _refuse_ignored(changed, ignored, "train.budget is null, so nothing is trained")
+        _refuse_untrained_metric(config.experiment.primary_metric)
         return
     if config.model.architecture != "gpt":
         raise ConfigError(f"train.budget: architecture={config.model.architecture} cannot be trained, only gpt can.")
     _check_sizes(train, config.model)
     _check_rates(train)
     _check_read(config, changed)
+    steps = run_length(train)
+    if steps is not None:
+        check_warmup(train, steps)
+        _check_intervals(train, steps, changed)
     _check_machine(config)
+
+
+def run_length(train: TrainConfig) -> int | None:
+    """Steps of the run, as far as the config alone tells: not of a budget in seconds or FLOPs."""
+    assert train.budget is not None
+    if train.budget_unit == "steps":
+        return int(train.budget)
+    if train.budget_unit == "tokens" and train.context:
+        return max(1, math.ceil(train.budget / (train.batch_size * train.context)))
+    return None
+
+
+def check_warmup(train: TrainConfig, steps: int) -> None:
+    """ConfigError for a warm-up that the run is too short for."""
+    if train.warmup > steps:
+        raise ConfigError(f"train.warmup={train.warmup}: longer than the run, {_budget(train, steps)}.")
+    if train.schedule != "constant" and train.warmup and train.warmup >= steps:
+        raise ConfigError(
+            f"train.warmup={train.warmup}: is all of the run, {_budget(train, steps)}, so train.schedule="
+            f"{train.schedule} would never begin."
+        )
+
+
+def _check_intervals(train: TrainConfig, steps: int, changed: Collection[str]) -> None:
+    """What would never come, in a run of so many steps. Defaults and presets may be larger than a short run."""
+    for name in ("evaluate_every", "log_every", "probe_every", "checkpoint_every"):
+        value = getattr(train, name)
+        if f"train.{name}" in changed and value and value > steps:
+            raise ConfigError(f"train.{name}={value}: would never come, because the run has {_budget(train, steps)}.")
+    evaluations = math.ceil(steps / train.evaluate_every)
+    if "train.average_last" in changed and train.average_last > evaluations:
+        raise ConfigError(
+            f"train.average_last={train.average_last}: the run has {evaluations} evaluations after its start "
+            f"(train.evaluate_every={train.evaluate_every}, {_budget(train, steps)})."
+        )
+    falling = max(1, round(train.decay_share * steps))
+    if train.schedule == "wsd" and "train.decay_share" in changed and falling + train.warmup > steps:
+        raise ConfigError(
+            f"train.decay_share={train.decay_share:g}: the last {falling} of {steps} steps begin within the warm-up, "
+            f"train.warmup={train.warmup}."
+        )
+
+
+def _budget(train: TrainConfig, steps: int) -> str:
+    words = f"train.budget={train.budget:g} {train.budget_unit}"
+    return words if train.budget_unit == "steps" else f"{steps} steps ({words})"
+
+
+def _refuse_untrained_metric(name: str | None) -> None:
+    if name and metric(name).trained:
+        raise ConfigError(
+            f"experiment.primary_metric={name}: no run would have it, because train.budget is null: nothing is trained."
+        )
 
 
 def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -> None:
@@ -60,14 +121,6 @@ def _check_sizes(train: TrainConfig, model: ModelConfig) -> None:
         )
     if train.budget_unit == "steps" and train.budget != int(train.budget):
         raise ConfigError(f"train.budget={train.budget}: steps are whole numbers.")
-    if train.budget_unit == "steps" and train.warmup > train.budget:
-        raise ConfigError(f"train.warmup={train.warmup}: longer than the run, train.budget={train.budget:g} steps.")
-    tokens = train.batch_size * (train.context or model.context_length)
-    if train.budget_unit == "tokens" and train.warmup * tokens > train.budget:
-        raise ConfigError(
-            f"train.warmup={train.warmup}: {train.warmup} steps are {train.warmup * tokens:,} tokens, longer than the "
-            f"run, train.budget={train.budget:g} tokens."
-        )
 
 
 def _check_rates(train: TrainConfig) -> None:

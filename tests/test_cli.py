@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from gptlab.cli import COMMANDS, main
 from gptlab.composition import sources
-from gptlab.runs import jobs
+from gptlab.runs import files, jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 FAST = ["model=tiny", "probes=counting"]
@@ -83,6 +84,9 @@ def plans(folder: Path = Path("outputs")) -> list[dict[str, object]]:
         (["components", "nrom"], ["'nrom'", "Did you mean 'norm'?"]),
         (["components", "model=tiny"], ["model=tiny", "plugins"]),
         (["ls", "nowhere"], ["'nowhere'"]),
+        (["explain-id", "model=tiny 'x"], ["a quote is not closed"]),
+        (["model=tiny", "experiment.baseline=relu"], ["experiment.baseline=relu: would be ignored"]),
+        (["model={layers:{0:{norm:identity}}}"], ["model.layers: a new key is set by its full name: model.layers.0"]),
         (["ls", "a", "b"], ["one folder"]),
     ],
 )
@@ -109,6 +113,31 @@ def test_outputs_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixtur
     assert main(FAST) == 2
     message = capsys.readouterr().err
     assert "output_dir=outputs: cannot write" in message and "Traceback" not in message
+
+
+def test_a_file_system_that_refuses_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the command: here a run that cannot be removed."""
+    assert main(FAST) == 0
+    capsys.readouterr()
+
+    def refuse(operation: str, path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(files, "hook", refuse)
+    assert main(["gc", "--state", "finished", "--yes"]) == 2
+    err = capsys.readouterr().err
+    assert err == f"gptlab: {Path('outputs', 'runs', '.claims')}: Read-only file system.\n"
+
+
+def test_a_folder_that_is_gone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "gone").mkdir()
+    os.chdir(here / "gone")
+    (here / "gone").rmdir()
+    assert main(["ls"]) == 2
+    os.chdir(here)
+    assert "the folder that you are in has been removed" in capsys.readouterr().err
 
 
 def test_own_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

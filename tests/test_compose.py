@@ -143,10 +143,25 @@ def test_a_folder_that_was_named_must_exist(here: Path, monkeypatch: pytest.Monk
         compose()
 
 
-def test_a_file_that_is_passed_over_is_named(here: Path) -> None:
+def test_a_file_that_is_passed_over_is_named_and_refused_when_it_is_asked_for(here: Path) -> None:
     add_ablation(here / "conf", "relu", "model: {activation: silu}\n")
     with pytest.warns(UserWarning, match=r"ablation/relu.yaml \(used: .*conf/ablation/relu.yaml\)"):
-        assert compose(["ablation=relu"]).model.activation == "relu"
+        compose(["ablation=silu"])
+    with pytest.warns(UserWarning, match="not used"), pytest.raises(ConfigError) as caught:
+        compose(["ablation=[silu,relu]"])
+    message = str(caught.value)
+    assert message.startswith("ablation=relu: there are two files of this name")
+    assert str(sources.CONF_DIR / "ablation" / "relu.yaml") in message and " conf/ablation/relu.yaml" in message
+
+
+def test_two_folders_of_the_user_s_may_not_have_one_name_either(here: Path) -> None:
+    add_ablation(here / "one", "mine", "model: {n_layers: 1}\n")
+    add_ablation(here / "two", "mine", "model: {n_layers: 2}\n")
+    with (
+        pytest.warns(UserWarning, match="not used"),
+        pytest.raises(ConfigError, match=r"one/ablation/mine.yaml and two/ablation/mine"),
+    ):
+        compose(["ablation=mine"], config_dirs=["one", "two"])
 
 
 def test_a_copy_of_gptlab_s_own_files_is_no_cause_for_a_warning(here: Path) -> None:
@@ -170,9 +185,34 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [
-        (["ablation=rleu"], ["ablation=rleu", "Did you mean 'relu'?", "post_ln"]),
+        (["ablation=rleu"], ["ablation=rleu", "Did you mean 'relu'? Nearest of ", "`gptlab --help` lists them"]),
         (["modle=tiny"], ["modle=tiny", "Did you mean 'model'?"]),
-        (["model.n_layers=many"], ["model.n_layers=many", "could not be converted to Integer"]),
+        (["model.n_layers=many"], ["model.n_layers=many: must be a whole number."]),
+        (["model.n_layers=2.5"], ["model.n_layers=2.5: must be a whole number."]),
+        (["model.n_layers=null"], ["model.n_layers=null: must be a whole number."]),
+        (["seed=abc"], ["seed=abc: must be a whole number."]),
+        (["seed="], ["seed=: must be a whole number."]),
+        (["train.budget=abc"], ["train.budget=abc: must be a number, or null."]),
+        (["model.causal=maybe"], ["model.causal=maybe: must be true or false."]),
+        (["model.causal=3"], ["model.causal=3: must be true or false."]),
+        (["model.norm={a:1}"], ["model.norm={a:1}: must be text."]),
+        (["plugins=mine"], ["plugins=mine: must be a list, as in [a, b]."]),
+        (["model.layer_sizes=[a]"], ["must be a list, as in [1, 2], or null."]),
+        (["model.options=3"], ["model.options=3: must be names and values"]),
+        (["model.options.norm=3"], ["model.options.norm=3: must be names and values"]),
+        (["model.layers=3"], ["model.layers=3: must be like"]),
+        (["probes.gradients=3"], ["probes.gradients=3: must be keys and values (batch_size, context, "]),
+        (["data.prompt=${model.nrom}"], ["data.prompt=${model.nrom}: there is no key 'model.nrom'", "'model.norm'"]),
+        (["seed=${seed}"], ["seed=${seed}: leads back to itself."]),
+        (["model.n_layers=${model.norm}"], ["what it stands for does not fit: must be a whole number."]),
+        (["label=${nope:1}"], ["label=${nope:1}: no such function"]),
+        (["train=3"], ["train=3: '3' does not exist. Allowed: none, small, toy."]),
+        (["ablation={a:1}"], ["ablation={a:1}: a group needs one of its options"]),
+        (["+seed=1"], ["+seed=1: the key is there already. Write seed=1."]),
+        (["model@x=tiny"], ["model@x=tiny", "Write model=tiny."]),
+        (["=3"], ["=3: an override is KEY=VALUE, and this has no key."]),
+        (["experiment.baseline=rleu"], ["experiment.baseline=rleu: 'rleu' does not exist.", "'relu'"]),
+        (["experiment.primary_metric=los"], ["experiment.primary_metric: 'los'", "Did you mean 'loss'?"]),
         (["model.options.norm.esp=1"], ["model.options.norm", "Did you mean 'eps'?"]),
         (["model={emb_dmi:3}"], ["emb_dmi", "Did you mean 'emb_dim'?"]),
         (["relu"], ["KEY=VALUE", "Did you mean ablation=relu?"]),
@@ -183,7 +223,17 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
         (["seed=1", "seed=2"], ["seed=1", "seed=2", "twice"]),
         (["~model.norm"], ["~model.norm", "cannot be removed"]),
         (["hydra.run.dir=x"], ["hydra.run.dir=x", "output_dir"]),
-        (["model.norm=[a"], ["model.norm=[a"]),
+        (["model.norm=[a"], ["model.norm=[a: [ and ] do not match."]),
+        (["label=a=b"], ["label=a=b: cannot be read", """'label="a=b"'"""]),
+        (["label=ü"], ["cannot be read", """'label="ü"'"""]),
+        (["model.n_layers = 3"], ["no spaces around the equals sign: model.n_layers=3."]),
+        (["ablation=relu seed=1"], ["more than one override in one word"]),
+        (['label="a'], ["a quote is not closed"]),
+        (["model.n_layers=1,,2"], ["a value is missing beside a comma"]),
+        (["model..norm=a"], ["'model..norm' is no key"]),
+        (["seed=range(a,b)"], ["seed=range(a,b)", "range(start,stop,step)"]),
+        (["seed=choice()"], ["choice needs values"]),
+        (["seed=foo(1)"], ["there is no function 'foo'"]),
     ],
 )
 def test_bad_overrides(here: Path, overrides: list[str], parts: list[str]) -> None:
@@ -191,28 +241,97 @@ def test_bad_overrides(here: Path, overrides: list[str], parts: list[str]) -> No
     assert all(part in message for part in parts), message
 
 
+HEADER = "# @package _global_\n"
+RAW = (
+    "OmegaConf", "ListConfig", "DictConfig", "Merge error", "not Optional", "Integer", "codec", "hydra.cc", "subclass",
+    "viable", "Lexer", "Interpolation", "incompatible", "Config search path",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("header", "body", "parts"),
+    ("body", "parts"),
     [
-        ("# @package _global_\n", "model:\n\tn_layers: 3\n", ["bad.yaml, line 3", "tab"]),
-        ("# @package _global_\n", "seed: 1\nseed: 2\n", ["bad.yaml, line 3", "duplicate key seed"]),
-        ("# @package _global_\n", "model: [1\n", ["bad.yaml, line 3", "expected ',' or ']'"]),
-        ("", "model: {n_layers: 3}\n", ["ablation/bad.yaml", "# @package _global_"]),
-        ("# @package _global_\n", "model: {emb_dmi: 3}\n", ["ablation/bad", "Did you mean 'emb_dim'?"]),
-        ("# @package _global_\n", "model: {n_layers: many}\n", ["ablation/bad", "model.n_layers", "'many'"]),
-        ("# @package _global_\n", "model: {n_layers: '${model.nope}'}\n", ["model.n_layers", "model.nope"]),
+        (HEADER + "model:\n\tn_layers: 3\n", ["line 3: a tab"]),
+        (HEADER + "seed: 1\nseed: 2\n", ["line 3: seed is given twice"]),
+        (HEADER + "model: [1\n", ["line 3", "expected ',' or ']'"]),
+        (HEADER + "- relu\n", ["line 2: must hold keys and values, such as model: {activation: relu}"]),
+        (HEADER + "relu\n", ["line 2: must hold keys and values"]),
+        (HEADER + "model: relu\n", ["line 2: model=relu: must be keys and values (vocab_size, "]),
+        (HEADER + "model: [1, 2]\n", ["line 2: model=[1, 2]: must be keys and values"]),
+        (HEADER + "model: null\n", ["line 2: model=null: must be keys and values"]),
+        (HEADER + "model:\n  emb_dmi: 3\n", ["line 3", "model: 'emb_dmi' does not exist. Did you mean 'emb_dim'?"]),
+        (HEADER + "modle: {n_layers: 3}\n", ["line 2", "'modle' does not exist. Did you mean 'model'?"]),
+        (HEADER + "model: {1: 3}\n", ["line 2", "'1' does not exist"]),
+        (HEADER + "model:\n  n_layers: many\n", ["line 3: model.n_layers=many: must be a whole number."]),
+        (HEADER + "model:\n  n_layers: null\n", ["line 3: model.n_layers=null: must be a whole number."]),
+        (HEADER + "model:\n  n_layers: 2.5\n", ["line 3: model.n_layers=2.5: must be a whole number."]),
+        (HEADER + "model:\n  causal: 2\n", ["line 3: model.causal=2: must be true or false."]),
+        (HEADER + "model: {options: {norm: 3}}\n", ["line 2: model.options.norm=3: must be names and values"]),
+        (HEADER + "plugins: mine\n", ["line 2: plugins=mine: must be a list"]),
+        (HEADER + "data: {source: vectors, inputs: [[1, a]]}\n", ["line 2: data.inputs[0][1]=a: must be a number."]),
+        (HEADER + "model:\n  n_layers: -1\n", ["line 3: model.n_layers=-1: must be 0 or more."]),
+        (HEADER + "model:\n  n_layers: ${model.nope}\n", ["line 3", "there is no key 'model.nope'"]),
+        (HEADER + "model:\n  n_layers: '${model.'\n", ["line 3: model.n_layers", "a ${ has no }"]),
+        (HEADER + "model:\n  n_layers: ${model.n_layers}\n", ["line 3", "leads back to itself"]),
+        (HEADER + "model: {n_layers: !!python/object/apply:os.getcwd []}\n", ["line 2: a tag", "plain data only"]),
+        (HEADER + "---\nseed: 1\n---\nseed: 2\n", ["line 4: a second document"]),
+        (HEADER + "defaults: relu\n", ["line 2: defaults must be a list"]),
+        (HEADER + "defaults: [nope]\n", ["its defaults list names ablation/nope, and there is no such file"]),
+        (HEADER + "defaults:\n  - override /model: tiny\n", ["line 3: an ablation chooses no presets"]),
+        (HEADER + "defaults:\n  - /ablation: relu\n", ["line 3: an ablation chooses no presets"]),
+        ("model: {n_layers: 3}\n", ["its first line must be '# @package _global_'"]),
+        ("# @package nowhere\nmodel: {n_layers: 3}\n", ["its first line must be '# @package _global_'"]),
+        ("# @package model\nn_layers: 3\n", ["its first line must be '# @package _global_'"]),
+        ("", ["its first line must be '# @package _global_'"]),
     ],
 )  # fmt: skip
-def test_bad_files(here: Path, header: str, body: str, parts: list[str]) -> None:
-    add_ablation(here / "conf", "bad", body, header)
-    message = refusal("ablation=bad")
-    assert all(part in message for part in parts), message
+def test_bad_files(here: Path, body: str, parts: list[str]) -> None:
+    """One sentence with the file, the line where there is one, and no word of the libraries beneath."""
+    add_ablation(here / "conf", "bad", body, header="")
+    message = refusal("model=tiny", "ablation=bad")
+    assert "ablation/bad.yaml" in message and all(part in message for part in parts), message
+    assert not any(word in message for word in RAW), message
 
 
-def test_a_file_that_is_no_text_is_named(here: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "body", "part"),
+    [
+        ("model/bad", "n_layers: 3\nmodel: {n_layers: 2}\n", "line 2: model: 'model' does not exist"),
+        ("model/bad", "relu\n", "line 1: must hold keys and values, such as n_layers: 3."),
+        ("model/bad", "# @package nowhere\nn_layers: 3\n", "@package nowhere: the config has no such place"),
+        ("model/bad", HEADER + "model: {n_layers: a}\n", "line 2: model.n_layers=a: must be a whole number"),
+        ("train/bad", "budget: [1]\n", "line 1: train.budget=[1]: must be a number, or null."),
+        ("experiment/bad", HEADER + "experiment: zzz\n", "line 2: experiment=zzz: must be keys and values"),
+        ("experiment/bad", HEADER + "hydra: {run: {dir: x}}\n", "line 2: Hydra's own settings have no effect"),
+        ("experiment/bad", HEADER + "hydra: {sweeper: {params: a}}\n", "line 2: hydra.sweeper.params: must be keys"),
+    ],
+)
+def test_bad_files_of_other_groups(here: Path, name: str, body: str, part: str) -> None:
+    group, _, option = name.partition("/")
+    (here / "conf" / group).mkdir(parents=True)
+    (here / "conf" / f"{name}.yaml").write_text(body)
+    message = refusal(f"{group}={option}")
+    assert message.startswith(f"conf/{name}.yaml") and part in message, message
+
+
+def test_a_file_that_cannot_be_read_is_named(here: Path) -> None:
     add_ablation(here / "conf", "bad", "")
-    (here / "conf" / "ablation" / "bad.yaml").write_bytes(b"\xff\xfe\x00")
-    assert "ablation=bad" in refusal("ablation=bad")
+    (here / "conf" / "ablation" / "bad.yaml").write_bytes(b"# @package _global_\nlabel: \xff\xfe\x00\n")
+    assert refusal("ablation=bad") == "conf/ablation/bad.yaml, line 2: is not text in UTF-8. Save it as UTF-8."
+    (here / "conf" / "ablation" / "bad.yaml").rename(here / "conf" / "ablation" / "short.yml")
+    assert refusal("ablation=short").startswith("conf/ablation/short.yml: is not read, because config files end with")
+    (here / "conf" / "ablation" / "lost.yaml").symlink_to("nowhere.yaml")
+    assert refusal("ablation=lost") == "conf/ablation/lost.yaml: is a link to a file that is not there."
+
+
+def test_a_file_that_is_in_order_stays_so(here: Path) -> None:
+    """What is looked at is refused for a reason only: comments, stacks, interpolations and packages are fine."""
+    add_ablation(here / "conf", "one", "# why\nmodel: {n_layers: '3', expansion: 2, causal: no}\n")
+    add_ablation(here / "conf", "two", "defaults: [one, _self_]\nmodel: {emb_dim: '${model.n_heads}'}\n")
+    (here / "conf" / "model").mkdir()
+    (here / "conf" / "model" / "mine.yaml").write_text(HEADER + "model: {n_heads: 4}\n")
+    model = compose(["model=mine", "ablation=two"]).model
+    assert (model.n_layers, model.expansion, model.causal, model.emb_dim, model.n_heads) == (3, 2.0, False, 4, 4)
 
 
 def test_a_missing_mandatory_value_is_named(here: Path) -> None:
@@ -226,7 +345,7 @@ def test_a_missing_mandatory_value_is_named(here: Path) -> None:
 def test_hydra_s_own_error_on_request(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(HydraException):
-        compose(["ablation=rleu"])
+        compose(["seed=abc"])
 
 
 def test_every_shipped_option_composes(here: Path) -> None:

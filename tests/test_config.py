@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -212,13 +213,13 @@ def test_delta_shows_a_probe_that_was_left_out() -> None:
 def test_a_wrong_type_is_refused_by_its_key(tree: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         validation.from_omegaconf(tree)
-    assert str(caught.value).startswith(f"{key}: ")
+    assert re.match(rf"{re.escape(key)}(=.*: must be |: a value is needed)", str(caught.value))
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("tree", [{"model": 3}, {"probes": {"gradients": 3}}], ids=str)
 def test_a_value_for_a_whole_section_is_refused(tree: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"^Merge error: int is not a subclass of (ModelConfig|GradientsProbe)"):
+    with pytest.raises(ConfigError, match=r"^(model|probes.gradients)=3: must be keys and values \(\w+, "):
         validation.from_omegaconf(tree)
 
 

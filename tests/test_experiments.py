@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,15 @@ def test_an_analysis_of_the_users(module: Path, capsys: pytest.CaptureFixture[st
     assert f"Analysis: {folder}" in capsys.readouterr().out.replace("\n", "")
 
 
+def test_the_plan_says_what_is_computed_after_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "experiment=gradient_flow", "experiment.options.seeds=7"]) == 0
+    assert "Then the analysis gradient_flow (seeds=7): " in capsys.readouterr().out
+    assert main(["plan", "experiment=gradient_flow", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["analysis"].startswith("gradient_flow (seeds=500): ")
+    assert main(["plan", "model=tiny", "probes=counting"]) == 0
+    assert "analysis" not in capsys.readouterr().out
+
+
 def test_an_analysis_that_fails_costs_no_run(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*OWN, "experiment.options.factor=-1"]) == 1
     (folder,) = Path("outputs/q").glob("analysis")
@@ -172,7 +182,10 @@ def test_an_analysis_that_fails_costs_no_run(module: Path, capsys: pytest.Captur
     [
         (["experiment.analysis=gradient_flo"], "experiment.analysis: 'gradient_flo' does not exist. Did you mean"),
         (["experiment=gradient_flow", "experiment.options.seds=1"], "'seds' does not exist. Did you mean 'seeds'?"),
-        (["experiment=gradient_flow", "experiment.options.seeds=x"], "experiment.options.seeds='x': "),
+        (
+            ["experiment=gradient_flow", "experiment.options.seeds=x"],
+            "experiment.options.seeds=x: must be a whole number.",
+        ),
         (["experiment.options.seeds=1"], "experiment.options: would be ignored"),
     ],
 )

@@ -188,7 +188,7 @@ def test_an_experiment_may_choose_its_baseline(here: Path) -> None:
         (["experiment.name=.."], ["experiment.name='..'"]),
         (["ablation=relu,rleu"], ["ablation=rleu", "Did you mean 'relu'?"]),
         (["model.n_heads=4,7"], ["model.n_heads=7", "divisible"]),
-        (["experiment.baseline=rleu", "ablation=relu"], ["ablation=rleu", "Did you mean 'relu'?"]),
+        (["experiment.baseline=rleu", "ablation=relu"], ["experiment.baseline=rleu", "Did you mean 'relu'?"]),
     ],
 )
 def test_sweeps_that_would_mislead(overrides: list[str], parts: list[str]) -> None:

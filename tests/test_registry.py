@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 import gptlab
-from gptlab import registry
+from gptlab import analyses, registry
 from gptlab.cli.components import _say
 from gptlab.config import delta
+from gptlab.data import kinds
 from gptlab.errors import ConfigError
 from gptlab.model.block import Block
 from gptlab.registry import Option, register
@@ -261,6 +262,32 @@ def test_plugin_that_raises_on_import(modules: Path, text: str, words: str) -> N
 @pytest.mark.parametrize("name", ["", ".relative"])
 def test_plugin_that_is_no_module_name(name: str) -> None:
     assert refusal(name).startswith(f"plugins: importing {name!r} raised ")
+
+
+def test_plugin_that_registers_nothing(modules: Path) -> None:
+    (modules / "test_idle.py").write_text("from torch import nn\n\nclass Mine(nn.Module): pass\n")
+    words = "plugins: test_idle registers nothing. A component needs @register(SLOT, NAME)."
+    assert refusal("test_idle") == words
+    assert refusal("test_idle") == words  # also when it has been imported already
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "from gptlab.analyses import Findings, register_analysis\n"
+        "@register_analysis('test_only')\ndef only(variants): return Findings()\n",
+        "from gptlab.data.kinds import register_data\n@register_data('test_only')\ndef only(vocab_size: int): ...\n",
+        "import test_only_inner\n",
+    ],
+)
+def test_plugin_that_registers_anything_will_do(modules: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name in ((analyses, "_analyses"), (kinds, "_kinds")):
+        monkeypatch.setattr(owner, name, dict(getattr(owner, name)))
+    (modules / "test_only.py").write_text(body)
+    (modules / "test_only_inner.py").write_text(
+        HEADER + '@register("norm", "test_only")\nclass Mine(nn.Module): pass\n'
+    )
+    registry.load_plugins(["test_only"])
 
 
 def test_plugin_that_takes_a_name(modules: Path) -> None:

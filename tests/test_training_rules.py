@@ -7,6 +7,7 @@ import torch
 
 from gptlab import ConfigError, compose
 from gptlab.config import TrainConfig, identity
+from gptlab.runs.plan import expand
 
 BASE = ["model=tiny", "train.budget=10"]
 
@@ -60,8 +61,66 @@ def test_values_that_cannot_be(override: str, words: str) -> None:
 
 
 def test_warm_up_longer_than_a_budget_in_tokens() -> None:
-    message = refusal("train.budget=2000", "train.budget_unit=tokens", "train.warmup=2", base=["model=tiny"])
-    assert "2 steps are 2,048 tokens, longer than the run" in message
+    tokens = ["model=tiny", "train.budget=2000", "train.budget_unit=tokens"]  # 1,024 a step, and the second one ends it
+    compose([*tokens, "train.warmup=2"])
+    message = refusal("train.warmup=3", base=tokens)
+    assert message == "train.warmup=3: longer than the run, 2 steps (train.budget=2000 tokens)."
+
+
+def test_warm_up_longer_than_a_budget_in_flops() -> None:
+    """Only the plan can tell: a step's FLOPs follow from the model."""
+    words = ["model=tiny", "probes=counting", "train.budget=1e6", "train.budget_unit=flops"]
+    expand(words)
+    with pytest.raises(
+        ConfigError, match=r"train.warmup=5: longer than the run, 1 steps \(train.budget=1e\+06 flops\)"
+    ):
+        expand([*words, "train.warmup=5"])
+
+
+@pytest.mark.parametrize("name", ["evaluate_every", "log_every", "probe_every", "checkpoint_every"])
+def test_what_would_never_come(name: str) -> None:
+    compose([*BASE, f"train.{name}=10"])
+    message = refusal(f"train.{name}=11")
+    assert message == f"train.{name}=11: would never come, because the run has train.budget=10 steps."
+    compose(["model=tiny", "train.budget=10", "train.budget_unit=seconds", f"train.{name}=11"])  # nobody knows
+
+
+def test_presets_and_defaults_may_be_made_for_longer_runs() -> None:
+    compose(["model=tiny", "train.budget=1"])
+    compose(["model=tiny", "train=small", "train.budget=20", "train.warmup=2"])  # evaluates every 100
+
+
+def test_the_mean_of_more_evaluations_than_there_are() -> None:
+    base = [*BASE, "train.evaluate_every=4"]  # at 4, 8 and the end
+    compose([*base, "train.average_last=3"])
+    assert "the run has 3 evaluations after its start" in refusal("train.average_last=4", base=base)
+
+
+def test_a_schedule_that_never_begins() -> None:
+    message = refusal("train.schedule=cosine", "train.warmup=10")
+    assert message.endswith("is all of the run, train.budget=10 steps, so train.schedule=cosine would never begin.")
+    message = refusal("train.schedule=wsd", "train.warmup=5", "train.decay_share=0.6")
+    assert "the last 6 of 10 steps begin within the warm-up" in message
+    compose([*BASE, "train.schedule=wsd", "train.warmup=9"])  # the default share is cut to what is left
+
+
+def test_a_language_of_few_strings_is_scored_as_a_whole() -> None:
+    base = ["model=toy_lesson", "data=sentences", "train=toy"]
+    assert "takes all rows of data.source=sentences" in refusal("train.evaluation_batches=2", base=base)
+    compose(["model=tiny", "data=markov", "train.budget=5", "train.evaluation_batches=2"])
+
+
+@pytest.mark.parametrize("metric", ["final_loss", "final_excess"])
+def test_a_primary_metric_that_no_run_would_have(metric: str) -> None:
+    message = refusal(f"experiment.primary_metric={metric}", base=["model=tiny"])
+    assert message.startswith(f"experiment.primary_metric={metric}: no run would have it, because train.budget is null")
+
+
+def test_dropout_of_a_model_that_has_none() -> None:
+    words = "probes.gradients.dropout: would be ignored, because this model has no dropout."
+    assert refusal("probes.gradients.dropout=true", "model.drop_rate=0", base=["model=tiny"]) == words
+    assert refusal("probes.gradients.dropout=true", base=["model=deep_mlp"]) == words
+    compose(["model=tiny", "probes.gradients.dropout=true", "model.drop_rate=0", "model.drop_feed_forward=0.1"])
 
 
 def test_seconds_have_no_schedule() -> None:
@@ -83,7 +142,10 @@ def test_nothing_configured_is_ignored(overrides: tuple[str, ...], key: str) -> 
     assert refusal(*overrides).startswith(f"{key}: would be ignored, because ")
 
 
-@pytest.mark.parametrize("override", ["train.learning_rate=1e-2", "train.checkpoint_every=5", "tracker=tensorboard"])
+@pytest.mark.parametrize(
+    "override",
+    ["train.learning_rate=1e-2", "train.checkpoint_every=5", "tracker=tensorboard", "data.validation_fraction=0.2"],
+)
 def test_without_a_budget_nothing_is_read(override: str) -> None:
     assert "train.budget is null" in refusal(override, base=["model=tiny"])
 

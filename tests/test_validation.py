@@ -387,7 +387,7 @@ def test_options_of_a_slot_that_the_model_lacks(config: Config, slot: str, optio
             {"shortcut": {"scale": 1.0}},
             "model.options.shortcut (shortcut=add): 'scale' does not exist. Allowed: nothing.",
         ),
-        ({"norm": {"eps": "small"}}, "model.options.norm.eps='small': "),
+        ({"norm": {"eps": "small"}}, "model.options.norm.eps=small: must be a number."),
         ({"init": {"scale_residual": True}}, "model.options.init (init=torch): 'scale_residual' does not exist. "),
     ],
     ids=str,
@@ -535,7 +535,7 @@ def test_a_missing_file_is_found_before_anything_runs(tmp_path: Path) -> None:
     [
         ({"sede": 1}, "config: 'sede' does not exist. Did you mean 'seed'? Allowed: add_baseline, data, "),
         ({"modle": {}}, "config: 'modle' does not exist. Did you mean 'model'? Allowed: add_baseline, data, "),
-        ({"model": {"emb_dmi": 1}}, "model: 'emb_dmi' does not exist. Did you mean 'emb_dim'? Allowed: activation, "),
+        ({"model": {"emb_dmi": 1}}, "model: 'emb_dmi' does not exist. Did you mean 'emb_dim'? Nearest of "),
         (
             {"probes": {"gradient": {}}},
             "probes: 'gradient' does not exist. Did you mean 'gradients'? Allowed: activations, generation, ",

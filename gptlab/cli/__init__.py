@@ -32,13 +32,13 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # plugins=[mine] finds mine.py beside the user's conf/, however gptlab was started
+    full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
+        _find_plugins_here()
         code = _dispatch(arguments)
         sys.stdout.flush()  # here, so that a closed pipe is noticed here
     except GptlabError as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        if full_error:
             raise
         print(f"gptlab: {error}", file=sys.stderr)
         return 2
@@ -49,7 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         # `gptlab ls | head`: nobody reads on. Point stdout elsewhere, or Python complains once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk, a read-only folder, a file that may not be read
+        if error.filename is None or full_error:
+            raise
+        print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
+        return 2
     return code
+
+
+def _find_plugins_here() -> None:
+    """`plugins=[mine]` finds mine.py beside the user's conf/, however gptlab was started."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise ConfigError("the folder that you are in has been removed. Go to another one.") from error
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def _dispatch(arguments: list[str]) -> int:

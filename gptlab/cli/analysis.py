@@ -41,6 +41,7 @@ def analyse(variants: Sequence[Config], study: Path) -> int:
         print(f"gptlab: analysis {variants[0].experiment.analysis} failed: {type(error).__name__}: {error} "
               f"(see {folder / 'error.txt'})", file=sys.stderr)  # fmt: skip
         return 1
+    print(f"Analysis {analyses.describe(variants[0].experiment)}")
     show(findings)
     print(f"Analysis: {folder} ({', '.join(path.name for path in paths)})")
     return 0

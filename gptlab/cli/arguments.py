@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gptlab.errors import ConfigError, unknown
 
+EXPECTED = "Name a run's folder, a study's, or one that holds studies, such as outputs."
 CONFIG_DIR = "--config-dir"
 _SHORT = {"-cd": CONFIG_DIR, "-h": "--help", "-m": "--multirun", "-r": "--run"}
 _NO_EFFECT = ("--multirun", "--run")  # a comma list is a sweep with or without them
@@ -60,9 +62,14 @@ def one_folder(command: str, words: Sequence[str], default: str) -> Path:
     """The one folder that was named, or the default, which need not exist. ConfigError for anything else."""
     if len(words) > 1:
         raise ConfigError(f"{command}: one folder at a time, and this names {len(words)}: {' '.join(words)}.")
-    if words and not Path(words[0]).is_dir():
-        raise ConfigError(f"{command}: there is no folder {words[0]!r}.")
-    return Path(words[0] if words else default)
+    folder = Path(words[0] if words else default)
+    if folder.is_file():
+        raise ConfigError(f"{command}: {str(folder)!r} is a file. {EXPECTED} Its folder is {str(folder.parent)!r}.")
+    if words and not folder.is_dir():
+        raise ConfigError(f"{command}: there is no folder {words[0]!r}. {EXPECTED}")
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise ConfigError(f"{command}: {str(folder)!r} cannot be read (Permission denied).")
+    return folder
 
 
 def _checked(flag: str, value: str, allowed: Collection[str] | None) -> str:

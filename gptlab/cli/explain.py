@@ -65,7 +65,11 @@ def _named(word: str, config_dirs: Sequence[str]) -> Named:
     if "=" in word and not Path(word).is_dir():
         from gptlab.composition import compose
 
-        return Named(word, compose(shlex.split(word), config_dirs), "")
+        try:
+            words = shlex.split(word)
+        except ValueError as error:
+            raise ConfigError(f"explain-id: a quote is not closed in {word!r}.") from error
+        return Named(word, compose(words, config_dirs), "")
     folder = find_run(word, Path(Config().output_dir))
     return Named(str(folder), stored_config(folder), recorded_id(folder))
 

@@ -12,7 +12,8 @@ import hydra
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig
 
-from gptlab.cli.arguments import CONFIG_DIR
+from gptlab.cli.arguments import CONFIG_DIR, split
+from gptlab.composition import Composer
 from gptlab.composition.composer import HYDRA_BASE, store_schema
 from gptlab.composition.overrides import normalised
 from gptlab.composition.problems import translated
@@ -23,6 +24,7 @@ _ANSWERED = {
     "-h", "--help", "--hydra-help", "-c", "--cfg", "-i", "--info", "-sc", "--shell-completion",
 }  # fmt: skip
 _ALONG = {"-p", "--package", "--resolve", "-cd", CONFIG_DIR, "-m", "--multirun", "-r", "--run"}
+_VALUED = {"-c", "--cfg", "-p", "--package"}
 
 
 def wanted(arguments: Sequence[str]) -> bool:
@@ -36,6 +38,8 @@ def wanted(arguments: Sequence[str]) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Let Hydra answer; nothing is run."""
+    if any(text.partition("=")[0] in ("-c", "--cfg") for text in arguments):
+        _compose_first(arguments)
     store_schema()
     Plugins.instance().register(UserFolders)
     ask = hydra.main(version_base=HYDRA_BASE, config_path=str(CONF_DIR), config_name="config")(_nothing)
@@ -49,6 +53,14 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(last.removeprefix("gptlab: error: ")) from None
     print(complaints.getvalue(), end="", file=sys.stderr)
     return 0
+
+
+def _compose_first(arguments: Sequence[str]) -> None:
+    """Whatever is wrong with the config is said in gptlab's words; Hydra would also pass over a file of the user's."""
+    given = split(arguments, dict.fromkeys(_VALUED), (_ANSWERED | _ALONG) - _VALUED)
+    composer = Composer(given.config_dirs)
+    composer.parse(given.words)
+    composer.load(normalised(given.words))
 
 
 def _nothing(config: DictConfig) -> None:

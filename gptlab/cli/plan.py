@@ -39,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False))
     else:
         _print_table(plan, costs)
+        if plan.analysis:
+            print(f"Then the analysis {plan.analysis}")
         for line in explain(plan.runs, decisions):
             print(line)
     return 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gptlab.cli.arguments import one_folder, split
+from gptlab.cli.arguments import EXPECTED, one_folder, split
 from gptlab.config import Config
+from gptlab.errors import ConfigError
 
 HELP = """\
 usage: gptlab verify [FOLDER]
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
         for number, problem in enumerate(verdict.problems):
             print(f"{verdict.folder}" if number == 0 else "", end="\n" if number == 0 else "")
             print(f"    {problem}")
+    if not states and given.words:
+        raise ConfigError(f"verify: there is no run in {str(folder)!r}. {EXPECTED}")
     found = ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
     print(
         f"{states.total()} runs ({found}), {checked} files checked: " + (f"{wrong} damaged" if wrong else "all intact")

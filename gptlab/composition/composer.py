@@ -21,9 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from gptlab.composition import sources
 from gptlab.composition.overrides import ablations, check_key, label, needs_equals, normalised, sets_values, settings
-from gptlab.composition.problems import translated
+from gptlab.composition.problems import LISTING, translated
+from gptlab.composition.repository import CheckedRepository, refuse_short_ending
 from gptlab.config import Config, flatten
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, unknown
 
 HYDRA_BASE = "1.3"
 _SEED = re.compile(r"seed=\d+")
@@ -54,8 +55,11 @@ class Composer:
         folders = sources.user_dirs(config_dirs)
         self.warnings = sources.passed_over(folders)
         store_schema()
+        self._folders = folders
         with _hydra_base():
             self._loader = ConfigLoaderImpl(sources.search_path(folders))
+            self._files = CheckedRepository(sources.search_path(folders), folders)
+            self._loader.repository = self._files
         self._bare: dict[tuple[str, ...], dict[str, Any]] = {}
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._ablations: dict[str, dict[str, Any]] = {}
@@ -63,8 +67,9 @@ class Composer:
     @cached_property
     def groups(self) -> dict[str, list[str]]:
         """Config group -> its options, the user's included."""
-        names = [name for name in self._loader.list_groups("") if name != "hydra"]
-        return {name: self._loader.get_group_options(name, ObjectType.CONFIG) for name in names}
+        with _hydra_base():
+            names = [name for name in self._loader.list_groups("") if name != "hydra"]
+            return {name: self._loader.get_group_options(name, ObjectType.CONFIG) for name in names}
 
     def parse(self, overrides: Sequence[str]) -> list[Override]:
         """Overrides, parsed; each key exists and none is given twice. Sweeps are allowed."""
@@ -74,7 +79,7 @@ class Composer:
                 raise needs_equals(text, self.groups)
             with _hydra_base(), translated(text):
                 parsed += OverridesParser.create(config_loader=self._loader).parse_overrides([text])
-            check_key(parsed[-1], self.groups)
+            check_key(parsed[-1], self.groups, self._refuse_missing)
         _refuse_repeats(parsed)
         return parsed
 
@@ -95,7 +100,11 @@ class Composer:
                     "Use the command line, or a loop. A list is written [a,b]."
                 )
         composed = self._composed(texts)
-        config = from_omegaconf(composed, self._changed(composed, parsed))
+        try:
+            config = from_omegaconf(composed, self._changed(composed, parsed))
+        except ConfigError as error:
+            raise self._placed(error, parsed) from error
+        self._check_baseline(config.experiment.baseline)
         labelled = bool(config.label)
         if not labelled:
             config.label = label(ablations(parsed), _beyond_choices(parsed))
@@ -123,6 +132,28 @@ class Composer:
                     f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment."
                 )
         return self._ablations[name]
+
+    def _refuse_missing(self, text: str, group: str, names: Sequence[str]) -> None:
+        """ConfigError for a choice that is not among the options of its group."""
+        for name in names:
+            if name not in self.groups[group] and "/" not in name:
+                refuse_short_ending(self._folders, group, name)
+                raise unknown(text, name, self.groups[group], LISTING)
+
+    def _check_baseline(self, baseline: str) -> None:
+        names = [name.strip() for name in baseline.strip("[]").split(",")]
+        self._refuse_missing(f"experiment.baseline={baseline}", "ablation", names)
+
+    def _placed(self, error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
+        """The error with file and line, where one of the user's files that are chosen here sets its key."""
+        if not error.key or any(override.key_or_group == error.key for override in parsed):
+            return error
+        chosen: list[str] = []
+        for override in parsed:
+            value = override.value()
+            chosen += [f"{override.key_or_group}/{name}" for name in (value if isinstance(value, list) else [value])]
+        place = self._files.where(error.key, chosen)
+        return ConfigError(f"{place}: {error}") if place else error
 
     def _composed(self, texts: Sequence[str]) -> dict[str, Any]:
         """The composition as a nested dict, interpolations unresolved. The seeds of a variant are composed once."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, flatten
 from gptlab.errors import ConfigError, closest, unknown
+from gptlab.values import LISTING, kind_of, must_be
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
@@ -30,9 +31,16 @@ def normalised(overrides: Iterable[str]) -> list[str]:
     return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in overrides]
 
 
-def check_key(override: Override, groups: Collection[str]) -> None:
-    """ConfigError unless the override sets a key of the schema or chooses from a group."""
+def check_key(
+    override: Override, groups: Collection[str], refuse_missing: Callable[[str, str, Sequence[str]], None]
+) -> None:
+    """ConfigError unless the override sets a key of the schema or chooses from a group.
+
+    `refuse_missing(override, group, names)` refuses names that are no options of the group.
+    """
     key, text = override.key_or_group, (override.input_line or "").lstrip("+")
+    if not key:
+        raise ConfigError(f"{text}: an override is KEY=VALUE, and this has no key.")
     if key.partition("/")[0].partition(".")[0] == "hydra":
         hint = next((hint for start, hint in _HYDRA_HINTS.items() if key.startswith(start)), "")
         raise ConfigError(
@@ -40,8 +48,15 @@ def check_key(override: Override, groups: Collection[str]) -> None:
         )
     if override.is_delete():
         raise ConfigError(f"{text}: a key cannot be removed. Set it to another value or to null.")
+    if override.package is not None:
+        raise ConfigError(f"{text}: a group has its own place in the config. Write {key}={override.value()}.")
+    if override.is_add() and not override.is_force_add() and not key.startswith(_FREE_FORM) and _exists(key, groups):
+        raise ConfigError(f"+{text}: the key is there already. Write {text}.")
     if key in groups:
         _check_choice(override, text)
+        if not override.is_sweep_override() and not isinstance(override.value(), dict):
+            value = override.value()
+            refuse_missing(text, key, [str(name) for name in (value if isinstance(value, list) else [value])])
         return
     node: Any = Config()
     parts = key.split(".")
@@ -50,14 +65,22 @@ def check_key(override: Override, groups: Collection[str]) -> None:
             return  # inside a list or a free-form options node: the merge and the component decide
         names = {field.name for field in dataclasses.fields(node)}
         if part not in names:
-            raise unknown(text, part, names if depth else names | set(groups))
+            raise unknown(text, part, names if depth else names | set(groups), LISTING)
         node = getattr(node, part)
+    value = override.value()
+    if isinstance(node, bool) and isinstance(value, int) and value not in (0, 1):  # OmegaConf would call it true
+        raise must_be(key, value, bool)
+
+
+def _exists(key: str, groups: Collection[str]) -> bool:
+    return key in groups or kind_of(key) is not None
 
 
 def _check_choice(override: Override, text: str) -> None:
     key, value = override.key_or_group, override.value()
-    if value is None:
-        raise ConfigError(f"{text}: a group needs one of its options; null is none of them.")
+    if value is None or isinstance(value, dict) and key == "ablation":
+        said = "null" if value is None else "a set of values"
+        raise ConfigError(f"{text}: a group needs one of its options; {said} is none of them.")
     if isinstance(value, list):
         if key != "ablation":
             raise ConfigError(

@@ -1,8 +1,12 @@
-"""What Hydra, OmegaConf and YAML raise, in gptlab's words: one short ConfigError with place and closest match."""
+"""What Hydra, OmegaConf and YAML raise, in gptlab's words: one short ConfigError with place and closest match.
+
+`repository` has looked at the user's files before; this is for overrides, and for what nobody foresaw.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,9 +15,12 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from gptlab.errors import ConfigError, GptlabError, unknown
+from gptlab.values import kind_of, unknown_key, words
 
-GLOBAL_GROUPS = ("ablation", "experiment")  # groups whose files set keys all over the config
-HEADER = "# @package _global_"
+_EXPECTED = (
+    HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError, RecursionError
+)  # fmt: skip
+LISTING = "gptlab --help"
 
 
 def full_error_wanted() -> bool:
@@ -31,34 +38,46 @@ def translated(place: str = "") -> Iterator[None]:
         yield
     except (GptlabError, BrokenPipeError):
         raise
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError) as error:
+    except _EXPECTED as error:
         if full_error_wanted():
             raise
         raise translate(error, place) from error
 
 
-def translate(error: Exception, place: str = "") -> ConfigError:
+def translate(error: BaseException, place: str = "") -> ConfigError:
     """The ConfigError that says the same; `place` as in `translated`."""
     if isinstance(error, yaml.YAMLError):
         return _yaml(error)
+    if isinstance(error, RecursionError):
+        return ConfigError(f"{place}: a defaults list leads back to itself.")
     if isinstance(error, AttributeError) and not isinstance(error, OmegaConfBaseException):
         # OmegaConf merges into a node that is null without looking.
         return ConfigError(f"{place}: sets a key inside of something that is null here, such as a probe left out.")
     if isinstance(error, OverrideParseException):
-        return ConfigError(f"{error.override}: not an override that can be read ({_first_line(error)}).")
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return unknown(f"{group}={name}", name, error.options)
+        return ConfigError(f"{error.override}: {_slip(error)}")
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        return _missing(error, place)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
     if isinstance(cause, yaml.YAMLError):
         return _yaml(cause)
     if isinstance(cause, OmegaConfBaseException):
         return _omegaconf(_place(error), cause)
-    words = " ".join(str(error).split()) or type(error).__name__
-    if words.startswith("Ambiguous value for argument "):
-        override = words.split("'")[1]
+    said = " ".join(str(error).split()) or type(error).__name__
+    if said.startswith("Ambiguous value for argument "):
+        override = said.split("'")[1]
         return ConfigError(f"{override}: several values make a sweep; one is wanted here. A list is written [a,b].")
-    return ConfigError(f"{place}: {words}" if place else words)
+    if said.startswith("range() arg 3"):
+        return ConfigError(f"{place}: the step of a range cannot be 0.")
+    return ConfigError(f"{place}: {said}" if place else said)
+
+
+def _missing(error: MissingConfigException, place: str) -> ConfigError:
+    group, _, name = str(error.missing_cfg_file).rpartition("/")
+    if error.options is not None:
+        return unknown(f"{group}={name}", name, error.options, LISTING)
+    named_in = re.match(r"In '([^']+)'", str(error))
+    where = f"{named_in[1]}.yaml" if named_in else place
+    return ConfigError(f"{where}: its defaults list names {group}/{name}, and there is no such file.")
 
 
 def _yaml(error: yaml.YAMLError) -> ConfigError:
@@ -66,35 +85,76 @@ def _yaml(error: yaml.YAMLError) -> ConfigError:
     problem = getattr(error, "problem", None) or _first_line(error)
     if "'\\t'" in problem:
         problem = "a tab stands where only spaces may; YAML indents with spaces"
-    where = f"{mark.name}, line {mark.line + 1}" if mark else "YAML"
+    elif problem.startswith("found duplicate key "):
+        problem = f"{problem.removeprefix('found duplicate key ')} is given twice"
+    elif "another document" in problem:
+        problem = "a second document begins; a config file holds one"
+    elif "constructor for the tag" in problem:
+        problem = "a tag with an exclamation mark; a config file holds plain data only"
+    where = f"{_near(mark.name)}, line {mark.line + 1}" if mark else "YAML"
     return ConfigError(f"{where}: {problem}.")
+
+
+def _near(path: str) -> str:
+    return path.removeprefix(f"{os.getcwd()}{os.sep}")
+
+
+def _slip(error: OverrideParseException) -> str:
+    """What is wrong with the grammar of an override."""
+    text = str(error.override)
+    key, _, value = text.partition("=")
+    said = " ".join(str(error).split())
+    function = re.search(r"Unknown function '(\w+)'", said)
+    if function:
+        return f"there is no function {function[1]!r}. Allowed: choice, glob, range, and quotes around other text."
+    evaluated = re.search(r"while evaluating '(.*?)': (.*?) See https", said)
+    if evaluated:
+        known = {"empty choice is not legal": "choice needs values"}
+        return f"{known.get(evaluated[2], f'{evaluated[1]} cannot be worked out')}. Ranges are range(start,stop,step)."
+    if key != key.strip() or value != value.strip():
+        return f"no spaces around the equals sign: {key.strip()}={value.strip()}."
+    if re.search(r"\s\S+=", value):
+        return "more than one override in one word. Leave a space outside of quotes between them."
+    if not re.fullmatch(r"[+~]{0,2}[\w./@-]+", key) or ".." in key or key.strip("+~").startswith(".") or key[-1] == ".":
+        return f"{key!r} is no key. A key is names with dots between them, as in model.n_layers."
+    for opening, closing in ("[]", "{}", "()"):
+        if value.count(opening) != value.count(closing):
+            return f"{opening} and {closing} do not match. Text that has them goes in quotes: {_quoted(key, value)}"
+    if any(value.count(quote) % 2 for quote in "'\""):
+        return "a quote is not closed. (The shell takes quotes away; put the word in the other kind.)"
+    if ",," in value or value.startswith(",") or value.endswith(","):
+        return "a value is missing beside a comma."
+    return f"cannot be read. Text with other characters than letters and digits goes in quotes: {_quoted(key, value)}"
+
+
+def _quoted(key: str, value: str) -> str:
+    """As it is typed: the shell takes one pair of quotes away."""
+    return f"""'{key}="{value}"'""" if '"' not in value and "'" not in value else f"""{key}='"..."'"""
 
 
 def _omegaconf(place: str, error: OmegaConfBaseException) -> ConfigError:
     key = str(error.full_key or error.key or "")
-    group = place.partition("/")[0]
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)):
-        if group in GLOBAL_GROUPS and key.split(".")[0] == group and "/" in place:
-            return ConfigError(
-                f"{place}.yaml: its first line must be {HEADER!r}, because it sets keys all over the config."
-            )
-        from gptlab.validation import unknown_key
-
-        words = str(unknown_key(key))
-    else:
-        words = f"{key}: {_first_line(error)}." if key not in place else f"{_first_line(error)}."
-    return ConfigError(f"{place}: {words}" if place else words)
+        said = str(unknown_key(key))
+        return ConfigError(f"{place}: {said}" if place else said)
+    given, equals, _ = place.lstrip("+").partition("=")
+    key = given if equals else key
+    kind = kind_of(key.partition("[")[0])
+    if kind is None:
+        return ConfigError(f"{place or key}: cannot be used here.")
+    expected = f"must be {words(kind)}."
+    return ConfigError(f"{place.lstrip('+')}: {expected}" if place else f"{key}: {expected}")
 
 
 def _place(error: BaseException) -> str:
     """What Hydra was busy with: `seed=x` for an override, `ablation/mine` for a file."""
-    words = _first_line(error)
-    if words.startswith("Error merging override "):
-        return words.removeprefix("Error merging override ")
-    if words.startswith("Could not override ") and "use +" in str(error):
+    said = _first_line(error)
+    if said.startswith("Error merging override "):
+        return said.removeprefix("Error merging override ")
+    if said.startswith("Could not override ") and "use +" in str(error):
         return str(error).rpartition("use +")[2]
-    if words.startswith("In '"):
-        return words.split("'")[1]
+    if said.startswith("In '"):
+        return said.split("'")[1]
     return ""
 
 

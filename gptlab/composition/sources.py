@@ -57,6 +57,12 @@ def passed_over(folders: Sequence[Path]) -> list[str]:
     return messages
 
 
+def shown(path: Path) -> str:
+    """A path as the user would write it: from here, where it is below."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def search_path(folders: Sequence[Path]) -> ConfigSearchPath:
     """Hydra's search path with gptlab's conf/ as the main source and the user's folders behind it."""
     path = create_config_search_path(str(CONF_DIR))

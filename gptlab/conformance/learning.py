@@ -58,7 +58,9 @@ def initial_loss(case: Case) -> Verdict:
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), case.example(4, case.short, "targets").flatten())
     uniform, s = math.log(case.config.model.vocab_size), of_logits(logits)["logit_std"]
     expected, tolerance = uniform + s**2 / 2, max(0.5, 0.1 * uniform)
-    words = f"loss {loss:.4g}; ln V = {uniform:.4g}, ln V + s^2/2 = {expected:.4g} for logits with s.d. {s:.3g}"
+    # Said, because a run reports another number: the one on its data, where a text's frequent tokens weigh more.
+    closed = f"ln V = {uniform:.4g}, ln V + s^2/2 = {expected:.4g} for logits with s.d. {s:.3g}"
+    words = f"loss {loss:.4g} on random tokens; {closed}"
     near = abs(loss.item() - expected) <= tolerance and s**2 / 2 <= tolerance
     if not near:
         return failed(f"{words}: is the initial scale right?", loss.item())

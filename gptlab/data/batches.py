@@ -91,6 +91,10 @@ class TokenSource(ABC):
     def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
         """At most `count` batches of at most `batch_size` rows, with weights. Text gives fewer, not any twice."""
 
+    def scores_all(self, context: int) -> bool:
+        """Whether validation takes all rows that there are, however few are asked for. Free of torch."""
+        return False
+
     def check_batch(self, batch_size: int, context: int) -> None:  # noqa: B027  most sources have batches of any size
         """ConfigError when `batch` cannot be had. Free of torch."""
 

@@ -92,6 +92,10 @@ class LanguageSource(TokenSource):
         """ConfigError when the language has no rows of this length."""
         self.language.check(context)
 
+    def scores_all(self, context: int) -> bool:
+        """A language of few strings of this length."""
+        return self.language.strings(context, _FEW) is not None
+
     def batch(self, batch_size: int, context: int) -> Batch:
         """Rows from a stream of the language's own."""
         return _batch(self.language.draw(batch_size, context, generator(0, "batch", self.hash)))

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.config import ModelConfig, check_fields
 from gptlab.errors import ConfigError, unknown
+from gptlab.values import misfits
 
 # What a block decides for itself. Sizes, embeddings, init and the kind of position belong to the whole model.
 BLOCK_KEYS = (
@@ -68,6 +69,6 @@ def checked_settings(settings: Any, where: str) -> dict[str, Any]:
     try:
         typed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings))
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{where}.{error.full_key}: {str(error).splitlines()[0]}.") from error
+        raise next(misfits(settings, ModelConfig, where), ConfigError(f"{where}: cannot be used.")) from error
     check_fields(typed, where)
     return {key: getattr(typed, key) for key in settings}

@@ -61,7 +61,7 @@ def print_rows(
         _check_keys("--columns", columns, rows)
         text = _as(form, rows, columns or DEFAULT_COLUMNS)
     elif not rows:
-        text = f"No runs in {_safe(str(folder))}.\n"
+        text = f"No runs in {_safe(str(folder))}. (A run is a folder with result.json, in a study with plan.json.)\n"
     else:
         text = "\n".join(_studies(rows, file.isatty() and not os.environ.get("NO_COLOR"))) + "\n"
     encoding = getattr(file, "encoding", None) or "utf-8"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from gptlab.errors import GptlabError
-from gptlab.runs.states import RESULT, DamagedError, load_object, reason, state_of
+from gptlab.runs.states import RESULT, RUN_NAME, DamagedError, load_object, reason, state_of
 
 __all__ = ["PLAN", "STAMP", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
 
@@ -127,7 +127,13 @@ def _planned_from_folder(path: Path) -> PlannedRun:
         result = load_object(path / RESULT)
         return PlannedRun(str(result["id"]), str(result["label"]), int(result["seed"]), path.name)
     except (DamagedError, KeyError, TypeError, ValueError):
-        return PlannedRun("", path.name, 0, path.name)
+        return PlannedRun("", path.name, seed_in(path.name) or 0, path.name)
+
+
+def seed_in(name: str) -> int | None:
+    """The seed that the name of a run folder tells; None for another name."""
+    match = RUN_NAME.fullmatch(name)
+    return int(match["seed"]) if match else None
 
 
 def load_outcome(run_folder: Path | str) -> Outcome:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +13,9 @@ from typing import Any
 
 from gptlab.config import flatten
 from gptlab.errors import GptlabError
-from gptlab.results.reading import PLAN, STAMP, load_outcome, load_plan, study_name
+from gptlab.results.reading import PLAN, STAMP, load_outcome, load_plan, seed_in, study_name
 from gptlab.runs import code
-from gptlab.runs.records import stored_config
+from gptlab.runs.records import is_run, stored_config
 from gptlab.runs.states import MANIFEST, RUN_NAME, DamagedError, load_object, state_of
 
 _DEPTH = 2  # <output_dir>/<study>, and <output_dir>/<study>/<time> of older ones
@@ -81,13 +83,29 @@ class RunRow:
 
 
 def list_runs(output_dir: Path | str) -> list[RunRow]:
-    """All runs under `output_dir` (or in one study's folder), newest study first; empty when there are none.
+    """All runs under `output_dir` (or in one study's folder, or that one run), newest study first.
 
     Runs of the latest plan stand first, in its order, then those of earlier plans. Reading only. A damaged file costs
     its run, a damaged plan is rebuilt from the run folders.
     """
+    if is_run(Path(output_dir)):
+        run = Path(output_dir).absolute()
+        return [row for row in _study_rows(run.parent, _when(run.parent)) if row.folder == run]
     found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
-    return [row for when, folder in found for row in _study_rows(folder, when)]
+    with _no_collection():
+        return [row for when, folder in found for row in _study_rows(folder, when)]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage is not looked for meanwhile: rows have no cycles, and walking all of them each time is not linear."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -128,10 +146,12 @@ def _study_rows(folder: Path, when: str) -> Iterator[RunRow]:
     else:
         for run in plan.runs:
             planned.add(run.folder)
-            yield _row(plan.study, when, folder, run.folder, run.label, run.seed, run.id)
+            seed = run.seed if run.id else seed_in(run.folder)
+            yield _row(plan.study, when, folder, run.folder, run.label, seed, run.id)
     for name in _other_runs(folder, planned):
         result = state_of(os.path.join(folder, name)).result
         label, seed, run_id = (result.get(key) for key in ("label", "seed", "id"))
+        seed = seed_in(name) if seed is None else seed
         yield _row(study_name(folder), when, folder, name, str(label or name), seed, str(run_id or ""))
 
 

@@ -26,14 +26,14 @@ from gptlab.errors import GptlabError
 from gptlab.runs import files, locks, provenance
 from gptlab.runs.clock import now
 from gptlab.runs.code import code
-from gptlab.runs.states import CONFIG, CRASH, MANIFEST, RESULT, digest
+from gptlab.runs.states import CONFIG, CRASH, HISTORY, MANIFEST, RESULT, digest
 
 if TYPE_CHECKING:
     from gptlab.probes import Measurement
 
 RESULT_SCHEMA = 1
 PATCH = "code.patch"
-TRAINING = ("metrics.jsonl", "checkpoints/")  # what a training goes on from, if it is to be resumed
+TRAINING = (HISTORY, "checkpoints/")  # what a training goes on from, if it is to be resumed
 
 
 def execute(config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False) -> dict[str, Any]:
@@ -107,6 +107,8 @@ def _seal(folder: Path, manifest: dict[str, Any], result: dict[str, Any]) -> Non
     files.write_json(folder / MANIFEST, {**manifest, "stop": now(), "state": result["state"], "error": result["error"]})
     names = sorted(name for name in manifest["files"] if (folder / name).is_file())
     result["artifacts"] |= {name: digest(folder / name) for name in names}
+    if HISTORY in names:
+        result["history_bytes"] = (folder / HISTORY).stat().st_size
     files.write_json(folder / RESULT, result, durable=True)
 
 

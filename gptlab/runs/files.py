@@ -102,17 +102,36 @@ def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Keep other processes, and threads, out of the body. `path` is an empty file that stays; the kernel opens the gate
-    when its holder dies. Where the file system has no such locks, the body just runs: be safe without, too."""
-    with _storage(path):
-        _step("gate", path)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    """Keep other processes, and threads, out of the body. `path` is an empty file, there for as long as that takes.
+
+    The kernel opens the gate when its holder dies. Where the file system has no such locks, the body just runs: be safe
+    without, too.
+    """
+    handle = _locked(path)
     try:
-        if fcntl is not None:
-            with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
+        with suppress(OSError):
+            os.unlink(path)  # before the lock is let go: who waits for this file sees that it is gone
+        os.close(handle)
+
+
+def _locked(path: Path) -> int:
+    """A handle with the lock on the very file that `path` names: the one that was waited for may be gone by now."""
+    while True:
+        with _storage(path):
+            _step("gate", path)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if fcntl is not None:
+                with suppress(OSError):
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+            with suppress(OSError):
+                if os.path.samestat(os.fstat(handle), os.stat(path)):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)
 
 

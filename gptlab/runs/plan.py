@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gptlab import analyses
 from gptlab import config as schema
 from gptlab.composition import Composer, Job
 from gptlab.composition.overrides import label, settings, slug
@@ -57,6 +58,7 @@ class Plan:
     question: str
     baseline: str
     primary_metric: str
+    analysis: str  # what is computed after the runs, with its options; empty for nothing
     output_dir: Path
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
@@ -70,6 +72,7 @@ class Plan:
             "command": list(command),
             "baseline": self.baseline,
             "primary_metric": self.primary_metric,
+            "analysis": self.analysis,
             "runs": [run.to_json() for run in self.runs],
         }
 
@@ -81,6 +84,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     shared = set(grid[0]).intersection(*grid[1:])
     asked = [_compose(composer, texts, shared) for texts in grid]
     rules.one_study(asked)
+    rules.refuse_warmup_beyond_flops(asked)
     baselines, added = _baselines(composer, asked)
     for job, baseline in zip(asked, baselines, strict=True):
         if baseline and baseline is not job:
@@ -96,6 +100,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
         primary_metric=first.primary_metric or "",
+        analysis=analyses.describe(first),
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
         notes=(*_say_added(added), *composer.warnings),
@@ -120,6 +125,7 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
     several variants: the first one of the same seed.
     """
     if not any(job.ablations for job in jobs):
+        _refuse_idle_baseline(jobs)
         firsts: dict[int, Job] = {}
         for job in jobs:
             firsts.setdefault(job.config.seed, job)
@@ -142,6 +148,12 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
             added.append(baseline)
         baselines.append(baseline)
     return baselines, added
+
+
+def _refuse_idle_baseline(jobs: Sequence[Job]) -> None:
+    given = next((o for job in jobs for o in job.parsed if o.key_or_group == "experiment.baseline"), None)
+    if given:
+        raise ConfigError(f"{given.input_line}: would be ignored, because no run has an ablation.")
 
 
 def _say_added(added: Sequence[Job]) -> Iterator[str]:

@@ -45,8 +45,11 @@ def find_run(word: str, output_dir: Path) -> Path:
 
     GptlabError when there is none, or more than one id that fits.
     """
-    if Path(word).is_dir():
-        return Path(word)
+    path = Path(word)
+    if path.is_dir():
+        return _refuse_no_run(path)
+    if path.is_file():
+        raise GptlabError(f"{word}: is a file, and a run is a folder. Its folder is {path.parent}.")
     found: dict[str, Path] = {}
     if word and all(digit in "0123456789abcdef" for digit in word):
         for folder in find_runs(output_dir):
@@ -58,6 +61,18 @@ def find_run(word: str, output_dir: Path) -> Path:
     if found:
         raise GptlabError(f"{word}: more than one run begins so: {', '.join(sorted(known[:12] for known in found))}.")
     raise GptlabError(f"{word}: no run folder, and no run in {output_dir} has an id that begins so.")
+
+
+def _refuse_no_run(folder: Path) -> Path:
+    """The folder itself. GptlabError, with what was expected, when it is no run."""
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise GptlabError(f"{folder}: cannot be read (Permission denied).")
+    if is_run(folder):
+        return folder
+    inside = next(find_runs(folder), None)
+    if inside:
+        raise GptlabError(f"{folder}: is no run, but holds runs, such as {inside}. Name one of them.")
+    raise GptlabError(f"{folder}: is no run: a run's folder has {', '.join(_SIGNS)}. `gptlab ls` lists the runs.")
 
 
 def recorded_id(folder: Path) -> str:

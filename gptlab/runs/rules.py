@@ -11,6 +11,8 @@ from gptlab import config as schema
 from gptlab.composition import Composer, Job
 from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.training_rules import check_warmup
+from gptlab.validation import chosen
 
 
 def one_study(jobs: Sequence[Job]) -> None:
@@ -28,6 +30,15 @@ def one_study(jobs: Sequence[Job]) -> None:
         if len({getattr(job.config, key) for job in jobs}) > 1:
             raise ConfigError(f"{key}: one command starts all its runs in one way, so it cannot be swept.")
     _check_launcher(jobs[0].config)
+
+
+def refuse_warmup_beyond_flops(jobs: Sequence[Job]) -> None:
+    """How many steps a budget in FLOPs is, only the model itself tells. A plugin's is not built for that."""
+    for config in (job.config for job in jobs if job.config.train.budget_unit == "flops"):
+        if config.train.budget and all(part.module.startswith("gptlab.") for part in chosen(config.model)):
+            from gptlab.training.budget import Budget
+
+            check_warmup(config.train, Budget.of(config).steps or 1)
 
 
 def _check_launcher(config: Config) -> None:

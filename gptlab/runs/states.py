@@ -26,7 +26,8 @@ SCHEMA = 1
 RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
 RECORDED = ("finished", "failed", "diverged", "interrupted")
 STATES = (*RECORDED, "planned", "running", "crashed", "damaged")
-RUN_NAME = re.compile(r".+-s\d+-(?P<id>[0-9a-f]{8,64})")
+RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")
+HISTORY = "metrics.jsonl"
 NEVER_ENDED = f"{RESULT} is missing: the run never came to its end"
 
 
@@ -57,7 +58,20 @@ def state_of(folder: Path | str) -> State:
         return State("damaged", f"{RESULT}: state {name!r} not understood")
     if not isinstance(result.get("metrics") or {}, dict):
         return State("damaged", f"{RESULT}: metrics not understood")
+    if problem := _torn(folder, result.get("history_bytes")):
+        return State("damaged", problem, result)
     return State(str(name), str(result.get("error") or ""), result)
+
+
+def _torn(folder: Path | str, expected: Any) -> str:
+    """What is wrong with the history, as far as its size tells: to hash it takes too long for ten thousand runs."""
+    if not isinstance(expected, int):
+        return ""
+    try:
+        found = os.stat(os.path.join(folder, HISTORY)).st_size
+    except OSError as error:
+        return f"{HISTORY}: {reason(error)}"
+    return "" if found == expected else f"{HISTORY}: has {found:,} bytes, and the run wrote {expected:,}"
 
 
 def _without_result(folder: Path) -> State:

@@ -10,9 +10,7 @@ from gptlab.config import identity
 from gptlab.errors import GptlabError
 from gptlab.runs import files
 from gptlab.runs.records import find_runs, stored_config
-from gptlab.runs.states import MANIFEST, RECORDED, RESULT, DamagedError, altered, load_object, state_of
-
-HISTORY = "metrics.jsonl"
+from gptlab.runs.states import HISTORY, MANIFEST, RECORDED, RESULT, DamagedError, altered, load_object, state_of
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,22 @@ rules     values out of range, impossible pairs, keys that nothing would read, d
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 from gptlab import config as schema
 from gptlab import registry
 from gptlab.config import Config
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import ConfigError
 from gptlab.validation.reading import chosen, keys_read
 from gptlab.validation.rules import check
 from gptlab.validation.settling import settle
+from gptlab.values import refused
 
-__all__ = ["check", "chosen", "from_omegaconf", "keys_read", "settle", "unknown_key"]
+__all__ = ["check", "chosen", "from_omegaconf", "keys_read", "settle"]
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
@@ -36,24 +36,11 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
         if missing:
             raise ConfigError(f"{min(missing)}: a value is needed.")
         config = OmegaConf.to_object(merged)
-    except ConfigKeyError as error:
-        raise unknown_key(str(error.full_key or error.key)) from error
     except OmegaConfBaseException as error:
-        where = f"{error.full_key}: " if error.full_key else ""
-        raise ConfigError(f"{where}{str(error).splitlines()[0]}") from error
+        raise refused(error, plain) from error
     assert isinstance(config, Config)
     schema.check_fields(config)
     registry.load_plugins(config.plugins)
     settled = settle(config)
     check(settled, changed)
     return settled
-
-
-def unknown_key(full_key: str) -> ConfigError:
-    """The error for a key that the schema lacks, with the closest key of the whole schema."""
-    *parents, key = full_key.split(".")
-    node: Any = Config()
-    for parent in parents:
-        node = getattr(node, parent, None)
-    siblings = [f.name for f in dataclasses.fields(node)] if dataclasses.is_dataclass(node) else []
-    return unknown(f"{'.'.join(parents) or 'config'}", key, siblings)

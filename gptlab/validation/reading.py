@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gptlab import registry
 from gptlab.config import ModelConfig
+from gptlab.errors import ConfigError
 from gptlab.model.block import LAYOUTS, PLACEMENTS
 from gptlab.model.per_layer import layer_config
 
@@ -25,6 +26,8 @@ _PLACED_BY_SCALE = ("lns", "deepnorm", "none")
 
 def blocks(model: ModelConfig) -> list[ModelConfig]:
     """The configs of the blocks, equal ones once."""
+    if not isinstance(model.layers, dict):
+        raise ConfigError(f"model.layers={model.layers!r}: must be like {{0: {{norm: identity}}}}.")
     if not model.layers:
         return [model] if model.n_layers else []
     found: list[ModelConfig] = []

@@ -70,12 +70,8 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
     open_again: dict[str, Any] = dict.fromkeys(same)
     if model.drop_feed_forward == 0.0:
         open_again["drop_feed_forward"] = None
-    layers = model.layers
-    if isinstance(layers, dict):  # otherwise the rules refuse it
-        layers = {str(span): checked_settings(given, f"model.layers.{span}") for span, given in layers.items()}
-        layers = {
-            span: {key: _first_name(key, value) for key, value in given.items()} for span, given in layers.items()
-        }
+    layers = {str(span): checked_settings(given, f"model.layers.{span}") for span, given in model.layers.items()}
+    layers = {span: {key: _first_name(key, value) for key, value in given.items()} for span, given in layers.items()}
     names = {key: _first_name(key, getattr(model, key)) for key in _SLOT_OF}
     model = dataclasses.replace(model, layers=layers, **names)
     return dataclasses.replace(model, options=_settle_options(model.options, chosen(model)), **open_again)

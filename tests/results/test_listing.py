@@ -65,7 +65,43 @@ def test_a_damaged_plan_costs_no_run_and_an_empty_one_is_a_row(tmp_path: Path) -
 
 def test_no_folder_is_an_empty_list_and_a_sentence(tmp_path: Path) -> None:
     assert list_runs(tmp_path / "nothing") == []
-    assert listed(tmp_path / "nothing") == f"No runs in {tmp_path / 'nothing'}.\n"
+    assert listed(tmp_path / "nothing").startswith(f"No runs in {tmp_path / 'nothing'}. (A run is a folder with ")
+
+
+def test_a_run_s_folder_lists_that_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_study(tmp_path, [BASELINE, Variant("relu")])
+    (run,) = folder.glob("relu-*")
+    assert main(["ls", str(run), "--columns", "label", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "label\nrelu\n"
+
+
+def test_with_plan_and_result_damaged_the_name_of_the_folder_tells_the_seed(tmp_path: Path) -> None:
+    folder = make_study(tmp_path, [BASELINE], name="a")
+    (run,) = folder.glob("none-*")
+    run.rename(folder / "none-s77-0123abcd")
+    (folder / "odd").mkdir()
+    for path in (folder / "plan.json", folder / "none-s77-0123abcd" / "result.json", folder / "odd" / "result.json"):
+        path.write_text("{")
+    assert {row.folder.name: (row.seed, row.state) for row in list_runs(tmp_path)} == {
+        "none-s77-0123abcd": (77, "damaged"), "odd": (None, "damaged"),
+    }  # fmt: skip
+    assert "seed 77" in listed(tmp_path) and "seed 0" not in listed(tmp_path)
+
+
+def test_a_history_that_was_cut_is_damage(tmp_path: Path) -> None:
+    """By its size, which is cheap; `verify` looks at every byte."""
+    folder = make_study(tmp_path, [BASELINE])
+    (run,) = folder.glob("none-*")
+    result = json.loads((run / "result.json").read_text())
+    (run / "metrics.jsonl").write_text("{}\n{}\n")
+    (run / "result.json").write_text(json.dumps({**result, "history_bytes": 6}))
+    assert [row.state for row in list_runs(tmp_path)] == ["finished"]
+    (run / "metrics.jsonl").write_text("{}\n")
+    assert [(row.state, row.error) for row in list_runs(tmp_path)] == [
+        ("damaged", "metrics.jsonl: has 3 bytes, and the run wrote 6")
+    ]
+    (run / "metrics.jsonl").unlink()
+    assert [row.error for row in list_runs(tmp_path)] == ["metrics.jsonl: No such file or directory"]
 
 
 def test_other_files_and_folders_are_passed_over(tmp_path: Path) -> None:

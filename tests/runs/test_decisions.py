@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gptlab.cli import main
+from gptlab.data import kinds
 from gptlab.runs import code, decisions, execute, files
 from gptlab.runs.decisions import decide, explain, survey
 from gptlab.runs.jobs import open_study, perform, run_jobs
@@ -108,12 +109,14 @@ def test_a_changed_version_of_torch_counts_as_changed_code(monkeypatch: pytest.M
 def test_a_changed_plugin_counts_as_changed_code(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
     plugin = here / "plugin_that_changes.py"
-    plugin.write_text("VALUE = 1\n")
+    text = "from gptlab.data.kinds import register_data\n\n@register_data('changes')\ndef make(value: int = 1): ...\n"
+    plugin.write_text(text)
+    monkeypatch.setattr(kinds, "_kinds", dict(kinds.kinds()))
     study, plan = opened("plugins=[plugin_that_changes]")
     folder = put(study, plan.runs[0], "finished")
     assert files.read_json(folder / "manifest.json")["code"]["plugin_that_changes"]
     assert decide(plan.runs[0], folder).stale == ""
-    plugin.write_text("VALUE = 2\n")
+    plugin.write_text(text.replace("1", "2"))
     code._module.cache_clear()
     assert decide(plan.runs[0], folder).stale == "the code of plugin_that_changes"
     code._module.cache_clear()

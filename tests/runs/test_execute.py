@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from gptlab import probes
+from gptlab import compose, probes
 from gptlab.config import Config, DataConfig, GenerationProbe, ModelConfig, ProbesConfig, identity
 from gptlab.errors import GptlabError
 from gptlab.runs import files
@@ -65,6 +65,13 @@ def test_a_finished_run(tmp_path: Path) -> None:
     assert manifest["start"] < manifest["stop"]
     assert len(manifest["data_sha256"]) == 64
     assert manifest["packages"]["torch"]
+
+
+def test_the_size_of_a_history_is_recorded(tmp_path: Path) -> None:
+    """`gptlab ls` tells by it whether the file was cut."""
+    config = compose(["model=toy_lesson", "data=sentences", "probes=counting", "train.budget=2"])
+    result = execute(config, tmp_path / "run")
+    assert result["history_bytes"] == (tmp_path / "run" / "metrics.jsonl").stat().st_size > 0
 
 
 def test_artifacts_carry_their_hashes(tmp_path: Path) -> None:

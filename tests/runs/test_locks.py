@@ -125,6 +125,31 @@ def test_asking_for_the_holder_writes_nothing(folder: Path) -> None:
     assert before == (sorted(os.listdir(folder)), (folder / LOCK).stat().st_mtime_ns)
 
 
+GATED = """
+import os, sys, time
+from pathlib import Path
+from gptlab.runs.files import one_at_a_time
+folder = Path(sys.argv[1])
+children = []
+for k in range(8):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(200):
+            with one_at_a_time(folder / "gate"):
+                os.close(os.open(folder / "inside", os.O_CREAT | os.O_EXCL))  # fails when there are two
+                os.unlink(folder / "inside")
+        os._exit(0)
+    children.append(pid)
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+"""
+
+
+def test_the_gate_lets_one_in_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Also when those who wait hold a file that the one before them has taken away."""
+    assert python(GATED, tmp_path).stdout.strip() == str([0] * 8)
+    assert os.listdir(tmp_path) == []
+
+
 RACE = """
 import json, os, sys, time
 from pathlib import Path
@@ -170,6 +195,7 @@ for number in range(rounds):
     from tests.runs.faults import assert_sound
     states = assert_sound(study)
     assert list(states.values()) == ["finished"] * 8, states
+    assert not (study / ".claims").exists()
     assert not [n for f in study.iterdir() for n in (os.listdir(f) if f.is_dir() else []) if files.is_temporary(n)]
 print("ok")
 """

@@ -213,6 +213,44 @@ def test_rerun_needs_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "crashed, so there are no numbers" in capsys.readouterr().err
 
 
+# what is no run
+
+
+@pytest.mark.parametrize("command", ["rerun", "explain-id"])
+def test_a_folder_that_is_no_run_is_said_to_be_none(
+    here: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    study, plan = ran()
+    (here / "empty").mkdir()
+    (here / "file.txt").write_text("")
+    for word, part in (
+        ("empty", "empty: is no run: a run's folder has result.json, manifest.json, config.yaml."),
+        (str(study), f"is no run, but holds runs, such as {study / plan.runs[0].folder}. Name one of them."),
+        ("file.txt", "file.txt: is a file, and a run is a folder."),
+        (str(study / plan.runs[0].folder / "result.json"), f"Its folder is {study / plan.runs[0].folder}."),
+        ("gone", "gone: no run folder, and no run in outputs has an id that begins so."),
+    ):
+        assert main([command, word]) == 2
+        assert part in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["verify", "ls", "gc"])
+def test_what_is_no_folder_of_runs_is_said_to_be_none(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (here / "empty").mkdir()
+    (here / "file.txt").write_text("")
+    for word, part in (("gone", "there is no folder 'gone'."), ("file.txt", "'file.txt' is a file.")):
+        assert main([command, word]) == 2
+        assert f"{command}: {part} " in (message := capsys.readouterr().err) and "such as outputs" in message
+    assert main([command, "empty"]) == (2 if command == "verify" else 0)
+    said = capsys.readouterr()
+    assert {"verify": "no run in 'empty'", "ls": "No runs in empty.", "gc": "0 found"}[command] in said.out + said.err
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert main([command, "empty"]) == 2
+    assert "'empty' cannot be read" in capsys.readouterr().err
+
+
 # gc
 
 

@@ -17,13 +17,13 @@ from gptlab.training.loop import Trained
 
 TOY = {
     "model": "toy_lesson", "data": "sentences", "probes": "counting", "train.batch_size": "4",
-    "train.evaluate_every": "4", "train.log_every": "3",
 }  # fmt: skip
 
 
 def toy(*overrides: str, steps: int = 12) -> Config:
     """A toy that trains in a moment. A later value of a key replaces an earlier one."""
-    values = {**TOY, "train.budget": str(steps), **dict(text.split("=", 1) for text in overrides)}
+    often = {"train.evaluate_every": str(min(4, steps)), "train.log_every": str(min(3, steps))}
+    values = {**TOY, **often, "train.budget": str(steps), **dict(text.split("=", 1) for text in overrides)}
     return compose([f"{key}={value}" for key, value in values.items()])
 
 

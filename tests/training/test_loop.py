@@ -127,7 +127,7 @@ def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("unit", "amount", "steps"), [("steps", 5, 5), ("tokens", 5 * 24 - 1, 5), ("tokens", 1, 1)])
 def test_a_budget_ends_with_the_step_that_uses_it_up(tmp_path: Path, unit: str, amount: float, steps: int) -> None:
-    found, _ = trained(toy(f"train.budget={amount}", f"train.budget_unit={unit}"), tmp_path)
+    found, _ = trained(toy(f"train.budget={amount}", f"train.budget_unit={unit}", steps=steps), tmp_path)
     assert found.metrics["steps"] == steps
 
 

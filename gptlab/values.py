@@ -1,0 +1,174 @@
+"""Does a value fit its key? The schema's types in words, for the message about one that does not.
+
+OmegaConf converts and refuses; what it says of it ("could not be converted to Integer", "Merge error: str is not a
+subclass of ModelConfig") is not for users. Here a refused config is looked through once more, by the same types.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from omegaconf.errors import (
+    InterpolationKeyError,
+    InterpolationToMissingValueError,
+    OmegaConfBaseException,
+    UnsupportedInterpolationType,
+)
+
+from gptlab.config import Config, flatten
+from gptlab.errors import ConfigError, closest, unknown
+
+LISTING = "gptlab --cfg job"
+_YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
+_SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigError]:
+    """An error, with its `key`, for each value in a nested dict that the type `kind` cannot hold, in their order."""
+    if _is_open(node) or kind is Any:
+        return
+    base, optional = _base(kind)
+    if node is None and optional:
+        return
+    if isinstance(base, type) and dataclasses.is_dataclass(base) and isinstance(node, dict):
+        kinds = _fields(base)
+        for name, value in node.items():
+            if name in kinds:
+                yield from misfits(value, kinds[name], _join(key, name))
+            else:
+                yield _at(_join(key, name), unknown(key or "config", str(name), kinds, LISTING))
+    elif typing.get_origin(base) is list and isinstance(node, list):
+        for place, value in enumerate(node):
+            yield from misfits(value, typing.get_args(base)[0], f"{key}[{place}]")
+    elif typing.get_origin(base) is dict and isinstance(node, dict):
+        for name, value in node.items():
+            yield from misfits(value, typing.get_args(base)[1], _join(key, name))
+    elif base not in _SCALARS or not _fits(node, base):
+        yield must_be(key, node, kind)
+
+
+def must_be(key: str, value: Any, kind: Any) -> ConfigError:
+    """`model.n_layers=2.5: must be a whole number.`"""
+    return _at(key, ConfigError(f"{key or 'config'}={say(value)}: must be {words(kind)}."))
+
+
+def words(kind: Any) -> str:
+    """What a value of this type looks like: `a whole number, or null`."""
+    base, optional = _base(kind)
+    if isinstance(base, type) and dataclasses.is_dataclass(base):
+        names = list(_fields(base))
+        known = f"keys and values ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
+    elif typing.get_origin(base) is list:
+        (inner,) = typing.get_args(base)
+        examples = {int: "[1, 2]", float: "[0.5, 1]", str: "[a, b]"}
+        known = f"a list, as in {examples.get(inner, '[[0.5, 1], [2, 0]]')}"
+    elif typing.get_origin(base) is dict:
+        known = "names and values, as in {name: value}"
+    else:
+        known = _SCALARS.get(base, "plain data")
+    return f"{known}, or null" if optional else known
+
+
+def kind_of(key: str) -> Any:
+    """The type that the schema gives to a dotted key; Any where it gives none, None where there is no such key."""
+    kind: Any = Config
+    for part in key.split("."):
+        base, _ = _base(kind)
+        if isinstance(base, type) and dataclasses.is_dataclass(base):
+            if part not in _fields(base):
+                return None
+            kind = _fields(base)[part]
+        elif typing.get_origin(base) is dict:
+            kind = typing.get_args(base)[1]
+        else:
+            return Any if base is Any else None
+    return kind
+
+
+def refused(error: OmegaConfBaseException, node: Any) -> ConfigError:
+    """What OmegaConf says of the nested dict `node`, in gptlab's words."""
+    key = str(error.full_key or error.key or "")
+    found = _interpolation(error, key, node) or next(misfits(node), None)
+    return found or _at(key, ConfigError(f"{key or 'config'}: its value cannot be used here."))
+
+
+def unknown_key(full_key: str) -> ConfigError:
+    """The error for a key that the schema lacks, with the closest key beside which it would stand."""
+    parent, _, key = full_key.rpartition(".")
+    base, _ = _base(kind_of(parent) if parent else Config)
+    if base is Any or typing.get_origin(base) is dict:
+        return ConfigError(f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE.")
+    siblings = _fields(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
+    return unknown(parent or "config", key, siblings, LISTING)
+
+
+def say(value: Any) -> str:
+    """A value as YAML and the command line have it, cut where it is long."""
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _interpolation(error: OmegaConfBaseException, key: str, node: Any) -> ConfigError | None:
+    text = flatten(node).get(key, "") if isinstance(node, dict) else ""
+    if not (isinstance(text, str) and "${" in text):
+        return None
+    if isinstance(error, InterpolationKeyError):
+        wanted = str(error).split("'")[1] if "'" in str(error) else ""
+        match = closest(wanted, flatten(Config()))
+        why = f"there is no key {wanted!r}." + (f" Did you mean {match!r}?" if match else "")
+    elif isinstance(error, InterpolationToMissingValueError):
+        why = "the key that it names has no value."
+    elif isinstance(error, UnsupportedInterpolationType):
+        why = "no such function. ${KEY} stands for the value of another key."
+    elif "Recursive" in str(error):
+        why = "leads back to itself."
+    else:
+        why = f"what it stands for does not fit: must be {words(kind_of(key))}."
+    return _at(key, ConfigError(f"{key}={say(text)}: {why}"))
+
+
+def _fits(value: Any, base: type) -> bool:
+    if isinstance(value, (dict, list)) or value is None:
+        return False
+    if base is str:
+        return True
+    if base is bool:
+        return isinstance(value, bool) or str(value).lower() in _YES_OR_NO
+    if isinstance(value, bool) or base is int and isinstance(value, float):
+        return False
+    try:
+        base(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_open(value: Any) -> bool:
+    return isinstance(value, str) and ("${" in value or value == "???")
+
+
+def _base(kind: Any) -> tuple[Any, bool]:
+    """The type without its None, and whether it had one."""
+    if typing.get_origin(kind) not in (typing.Union, types.UnionType):
+        return kind, kind is Any
+    others = [one for one in typing.get_args(kind) if one is not type(None)]
+    return others[0], True
+
+
+@cache
+def _fields(kind: type) -> dict[str, Any]:
+    return {name: hint for name, hint in typing.get_type_hints(kind).items() if not name.startswith("_")}
+
+
+def _join(key: str, name: Any) -> str:
+    return f"{key}.{name}" if key else str(name)
+
+
+def _at(key: str, error: ConfigError) -> ConfigError:
+    error.key = key
+    return error
