@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.results.reading import DamagedError, reason
+from gptlab.runs.files import parse_json
 
 Rows = Sequence[dict[str, Any]]
 
@@ -67,7 +68,7 @@ def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
     if content is None:
         return Generation()
     try:
-        found = json.loads(content)
+        found = parse_json(content)
         ids, tokens, margins = found["token_ids"], found["tokens"], found["margins"]
         rows = [
             {"position": place, "token_id": int(id_), "token": str(token), "margin": _number(margin)}
@@ -92,7 +93,7 @@ def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
     steps: dict[int, list[dict[str, Any]]] = {}
     for number, line in enumerate(whole, 1):
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
             where = {name: _number(entry.get(name)) for name in ("tokens", "flops", "seconds")}
             steps[int(entry["step"])] = [
                 {"step": int(entry["step"]), **where, "metric": str(name), "value": _number(value)}

@@ -25,6 +25,7 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 hook: Callable[[str, Path], None] | None = None
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TEMPORARY = re.compile(r"\..+\.\d+\.[0-9a-f]{8}\.tmp")
 
 
@@ -147,7 +148,7 @@ def read_jsonl(path: Path | str) -> tuple[list[dict[str, Any]], str]:
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            row = json.loads(line)
+            row = parse_json(line.decode("utf-8"))
         except ValueError as error:
             raise ValueError(f"{path.name}: line {number} is not valid JSON") from error
         if not isinstance(row, dict):
@@ -159,7 +160,26 @@ def read_jsonl(path: Path | str) -> tuple[list[dict[str, Any]], str]:
 def read_json(path: Path | str) -> Any:
     """The JSON value in `path`. OSError or ValueError when it cannot be had."""
     with open(path, "rb") as file:
-        return json.loads(file.read().decode("utf-8"))
+        return parse_json(file.read().decode("utf-8"))
+
+
+def parse_json(text: str) -> Any:
+    """The value that `text` says. ValueError when it is no JSON.
+
+    A lone surrogate stays as JSON escapes it: half a character fits into no UTF-8 file and no Arrow table.
+    """
+    value = json.loads(text)
+    return _without_surrogates(value) if _SURROGATE.search(text) else value
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", errors="backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_without_surrogates(entry) for entry in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(entry) for key, entry in value.items()}
+    return value
 
 
 def make_folder(path: Path | str) -> None:

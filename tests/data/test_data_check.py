@@ -89,7 +89,7 @@ def test_options_are_the_kinds_own() -> None:
         ConfigError, match=r"^data\.options \(data=markov\): 'ordre' does not exist\. Did you mean 'order'"
     ):
         check_data(DataConfig(source="markov", options={"ordre": 3}), 64)
-    with pytest.raises(ConfigError, match=r"^data\.options\.order='two': "):
+    with pytest.raises(ConfigError, match=r"^data\.options\.order=two: must be a whole number"):
         check_data(DataConfig(source="markov", options={"order": "two"}), 64)
     with pytest.raises(ConfigError, match=r"^data\.source: 'makrov' does not exist\. Did you mean 'markov'"):
         check_data(DataConfig(source="makrov"), 64)
