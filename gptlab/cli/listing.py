@@ -13,7 +13,8 @@ usage: gptlab ls [FOLDER] [--where CONDITION] [--sort KEY,...] [--top N] [--colu
                  [--format table|csv|json|md]
 
 Lists studies and runs under FOLDER (default: outputs) with their states. Nothing is written or changed.
-A KEY is a column (study when label seed state stale error seconds id folder), a metric, or a dotted key of the config.
+A KEY is a column (study when label seed state outcome stale error seconds id folder), a metric, or a dotted key of the
+config.
 
   gptlab ls --where "model.norm_placement == post and loss < 5"
   gptlab ls --where "state in (failed, crashed) or stale" --columns label,seed,error

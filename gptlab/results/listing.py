@@ -103,8 +103,9 @@ def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
         found.append(_paint(f"  {_safe(str(folder))}", "2", coloured))
         for row, (before, after) in runs:
             colour = _COLOURS.get(row.state, "33")
-            stale_mark = "  stale" if row.stale else ""
-            found.append(f"{before}{_paint(f'{row.state:<11}', colour, coloured)}{after}{stale_mark}".rstrip())
+            marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked") else ""
+            marks += "  stale" if row.stale else ""
+            found.append(f"{before}{_paint(f'{row.state:<11}', colour, coloured)}{after}{marks}".rstrip())
             if row.error:
                 found.append(_paint(f"    {_safe(row.error.splitlines()[0])}", "31", coloured))
     return found

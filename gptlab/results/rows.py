@@ -19,7 +19,7 @@ from gptlab.runs.records import is_run, stored_config
 from gptlab.runs.states import MANIFEST, RUN_NAME, DamagedError, load_object, state_of
 
 _DEPTH = 2  # <output_dir>/<study>, and <output_dir>/<study>/<time> of older ones
-_FIELDS = ("study", "when", "label", "seed", "state", "stale", "error", "seconds", "id", "folder")
+_FIELDS = ("study", "when", "label", "seed", "state", "outcome", "stale", "error", "seconds", "id", "folder")
 DEFAULT_COLUMNS = (
     "study",
     "when",
@@ -39,7 +39,8 @@ DEFAULT_COLUMNS = (
 class RunRow:
     """One run, or one damaged study that hides its runs (no label then).
 
-    `when` is the start of the study's latest command, `stale` what has changed since a finished run was made.
+    `when` is the start of the study's latest command, `outcome` what became of a training, `stale` what has changed
+    since a finished run was made.
     """
 
     study: str
@@ -53,6 +54,7 @@ class RunRow:
     seconds: float | None
     folder: Path
     id: str = ""
+    outcome: str = ""
     stale: str = ""
     metrics: dict[str, int | float] = field(default_factory=dict)
     _config: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
@@ -185,6 +187,7 @@ def _row(study: str, when: str, folder: Path, name: str, label: str, seed: Any, 
         seconds=outcome.seconds,
         folder=folder / name,
         id=run_id,
+        outcome=outcome.outcome,
         stale=stale,
         metrics=outcome.metrics,
     )

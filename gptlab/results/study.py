@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ID_LENGTH = 8  # of the 64 hex digits: enough to tell runs apart, short enough to read
-RUN_COLUMNS = ("run", "label", "seed", "state", "is_baseline", "baseline", "changed", "error", "folder")
+RUN_COLUMNS = ("run", "label", "seed", "state", "outcome", "is_baseline", "baseline", "changed", "error", "folder")
 TEXT_COLUMNS = ("prompt", "text", "new_text", "not_finite", "warnings", "notes")
 LAYER_COLUMNS = ("run", "label", "seed", "step", "layer", "part", "metric", "value")
 STEP_COLUMNS = ("run", "label", "seed", "step", "tokens", "flops", "seconds", "metric", "value")
@@ -136,6 +136,7 @@ def _run_row(
         "label": run.label,
         "seed": run.seed,
         "state": state,
+        "outcome": outcome.outcome,
         "is_baseline": run.baseline_id == run.id,
         "baseline": (run.baseline_id or "")[:ID_LENGTH],
         "changed": describe_change(run.delta),

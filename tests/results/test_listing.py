@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gptlab.cli import main
-from gptlab.results import list_runs, print_runs
+from gptlab.results import list_runs, load_study, print_runs
+from tests.results.seeded import Arm, make_seeded
 from tests.results.synthetic import BASELINE, TWELVE, Variant, make_study
 
 
@@ -201,3 +202,17 @@ def test_colours_are_for_terminals(tmp_path: Path) -> None:
     print_runs(tmp_path, None, out)
     assert "\x1b[32mfinished" in out.getvalue()
     assert "\x1b" not in listed(tmp_path)
+
+
+def test_what_became_of_a_training_can_be_asked_for_and_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = [Arm("baseline", {1: 0.5, 2: 0.6}), Arm("post_ln", {1: 2.2, 2: 2.3}, outcome="collapsed")]
+    folder = make_seeded(tmp_path, arms)
+    asked = ("--where", "outcome == collapsed", "--columns", "label,seed,outcome")
+    out = cli(capsys, str(folder), *asked)
+    found = [line.split() for line in out.splitlines()][1:]
+    assert found == [["post_ln", "1", "collapsed"], ["post_ln", "2", "collapsed"]]
+    lines = [line for line in cli(capsys, str(folder)).splitlines() if " seed " in line]
+    assert [("collapsed" in line) for line in lines] == [False, False, True, True]
+    assert list(load_study(folder).runs["outcome"]) == ["ok", "ok", "collapsed", "collapsed"]
