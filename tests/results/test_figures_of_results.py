@@ -161,6 +161,17 @@ def test_isolation_takes_the_best_over_the_other_knob(tmp_path: Path) -> None:
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["model.emb_dim", "train.lr"]
 
 
+def test_isolation_says_how_many_variants_have_no_number(tmp_path: Path) -> None:
+    study = load_study(make_grid(tmp_path, {"model.emb_dim": WIDTHS, "train.lr": RATES}))
+    labels = sorted(set(study.runs["label"]))
+    for lost in (0, 2):
+        study.runs.loc[study.runs["label"].isin(labels[:lost]), "loss"] = float("nan")
+        figure = isolation_figure(study, "loss", knobs(study, "loss"))
+        assert figure is not None
+        said = " ".join(text.get_text() for text in figure.texts)
+        assert (f"without a number: 2 of {len(labels)} variants" in said) == bool(lost)
+
+
 def test_one_knob_of_words_is_no_isolation(tmp_path: Path) -> None:
     study = load_study(make_trained(tmp_path, seeds=(1,)))
     assert isolation_figure(study, "loss", knobs(study, "loss")) is None

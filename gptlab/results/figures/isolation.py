@@ -56,10 +56,12 @@ def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
         axes.set_title(style.plain(name, 34), fontweight="bold", pad=8)
     figure.text(0.1 / width, 0.5, style.named(metric), rotation=90, ha="left", va="center")
     others = "other knobs" if len(names) > 2 else "other knob"
+    lost = sorted(set(study.runs["label"]) - set(found.table["label"]))  # no seed brought a number: diverged, or failed
     words = [
         style.plain(study.plan.study, 40),
         f"filled: best over the {others}; open: the rest" if len(names) > 1 else "mean over the seeds",
         "bars: 95% t interval" if found.table.groupby("label").size().max() >= bands.LEAST else "",
+        f"without a number: {len(lost)} of {study.runs['label'].nunique()} variants" if lost else "",
     ]
     title = f"{metric.replace('_', ' ').capitalize()} by knob" + (
         ", the others at their best" if len(names) > 1 else ""
