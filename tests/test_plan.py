@@ -241,3 +241,18 @@ def test_folders_are_short_and_safe() -> None:
     assert len(run.folder) <= 120 and "/" not in run.folder
     assert run.folder.endswith(f"-s123-{run.id[:8]}")
     assert tiny("ablation=[post_ln,relu]").runs[1].folder.startswith("post_ln+relu-s123-")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["train.budget=5"], True),
+        ([], False),  # nothing is trained
+        (["train.budget=5", "model.init=gpt2"], False),
+        (["train.budget=5", "model.position=sinusoidal"], False),
+        (["train.budget=5", "model.options.init.embedding_std=0.05"], False),
+    ],
+)
+def test_a_tie_that_would_be_judged_by_its_init_is_named(overrides: list[str], said: bool) -> None:
+    notes = expand(["model=tiny", "ablation=none,tied", *overrides]).notes
+    assert any(note.startswith("tied: the tied table starts at") for note in notes) == said

@@ -103,7 +103,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         analysis=analyses.describe(first),
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
-        notes=(*_say_added(added), *composer.warnings),
+        notes=(*_say_added(added), *_say_uneven_tables(jobs), *composer.warnings),
     )
 
 
@@ -161,6 +161,21 @@ def _say_added(added: Sequence[Job]) -> Iterator[str]:
         stacks = {f"ablation={job.config.experiment.baseline}" for job in added}
         runs = f"{len(added)} runs" if len(added) > 1 else "1 run"
         yield f"added as the baseline: {runs} with {', '.join(sorted(stacks))} (add_baseline=false leaves it out)"
+
+
+def _say_uneven_tables(jobs: Sequence[Job]) -> Iterator[str]:
+    """A tied table starts small; positions at N(0, 1) beside it drown the tokens, and training compares just that."""
+    models = {job.config.label: job.config.model for job in jobs if job.config.train.budget}
+    tied = [
+        label
+        for label, model in models.items()
+        if model.tie_weights and model.position == "learned" and model.init == "torch" and not model.options.get("init")
+    ]
+    if tied and any(not model.tie_weights for model in models.values()):
+        yield (
+            f"{', '.join(tied)}: the tied table starts at 1/sqrt(3 emb_dim) and the positions beside it at 1, which "
+            "costs more than the tie (experiments/tying). model.init=gpt2 starts both alike."
+        )
 
 
 def _label(jobs: Sequence[Job]) -> None:
