@@ -50,6 +50,7 @@ class Updates:
             torch._foreach_mul_(grads, (self.clip_at / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
+    @torch.no_grad()  # `unwrap` takes off torch's own
     def step(self) -> None:
         """Update the weights, after `clip`, and let go of the gradient."""
         for optimizer in self.optimizers:
