@@ -38,6 +38,8 @@ class RMSNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(dim)) if affine else None
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.scale is not None:
+            x = x.to(self.scale.dtype)  # bf16 queries and keys: torch has no kernel for two types, and warns
         return F.rms_norm(x, (self.dim,), self.scale, self.eps)
 
 

@@ -144,3 +144,10 @@ def test_a_layer_on_its_own_starts_as_torchs_does() -> None:
             Linear(3, 2)
         assert torch.equal(state, torch.get_rng_state())
     assert torch.equal(ours.weight, torchs.weight) and torch.equal(ours.bias, torchs.bias)
+
+
+def test_a_norm_of_bf16_queries_computes_in_its_own_type() -> None:
+    """Under autocast queries and keys come in bf16, and torch warns of two types (a warning is an error here)."""
+    norm = RMSNorm(16)
+    x = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(0)).bfloat16()
+    assert torch.equal(norm(x), norm(x.float()))
