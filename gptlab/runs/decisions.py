@@ -60,7 +60,13 @@ def decide(run: PlannedRun, folder: Path, owned: bool = False) -> Decision:
         return Decision("skip", state.name, f"running: {state.reason}")
     if state.name == "planned":
         return Decision("run", state.name, "planned")
-    return Decision("resume", state.name, state.name)
+    return Decision("resume", state.name, f"{state.name}{_from_where(folder) if config.train.budget else ''}")
+
+
+def _from_where(folder: Path) -> str:
+    """The step that a training goes on from, by the names of its checkpoints: only resuming looks into them."""
+    steps = sorted(path.name.removeprefix("step_") for path in folder.glob("checkpoints/step_*"))
+    return f", goes on from step {int(steps[-1])}" if steps else ", without a checkpoint: starts again"
 
 
 def _of_finished(run: PlannedRun, folder: Path, state: State) -> Decision:

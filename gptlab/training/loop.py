@@ -26,6 +26,7 @@ from gptlab.training.loss import cross_entropy
 from gptlab.training.observe import UpdateRatio, look
 from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
+from gptlab.training.patience import Patience
 from gptlab.training.schedule import factor
 from gptlab.training.trackers import Tracker, open_tracker
 
@@ -70,7 +71,8 @@ class Training:
             try:
                 if after is None:
                     self._evaluate()
-                self._loop()
+                with Patience() as patience:
+                    self._loop(patience)
             finally:
                 self.history.close()
                 self.tracker.close()
@@ -94,10 +96,14 @@ class Training:
         self.notes.append(f"resumed from step {saved.step}")
         return saved.step
 
-    def _loop(self) -> None:
+    def _loop(self, patience: Patience) -> None:
         found, spent, train = self.found, self.found.spent, self.train
         told = saved = time.perf_counter()
         while found.finite and not self.budget.used_up(spent):
+            if patience.asked is not None:
+                if spent.step:
+                    self._save()
+                patience.deliver()
             number = spent.step + 1
             before = UpdateRatio(self.model) if _is_due(train.probe_every, number) else None
             evaluating, logging = _is_due(train.evaluate_every, number), _is_due(train.log_every, number)

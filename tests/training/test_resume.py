@@ -22,8 +22,11 @@ from safetensors import SafetensorError
 from gptlab.config import Config
 from gptlab.runs.execute import execute
 from gptlab.runs.files import StorageError
+from gptlab.runs.stopping import stoppable
 from gptlab.training import checkpoint
+from gptlab.training.found import Step
 from gptlab.training.history import History
+from gptlab.training.loop import Training
 from tests.training.support import numbers, toy, trained, weights_hash
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,6 +137,40 @@ def test_killed_at_each_operation_on_the_disk(whole: Any, tmp_path: Path) -> Non
         expect_the_same_in_the_end(whole, tmp_path / str(operation))
         operation += 1
     assert operation > 40  # four checkpoints with three files each, and the lines between them
+
+
+@pytest.mark.parametrize(("step", "number"), [(1, signal.SIGINT), (5, signal.SIGINT), (8, signal.SIGTERM)])
+def test_asked_to_stop_it_ends_its_step_and_saves(whole: Any, tmp_path: Path, step: int, number: int) -> None:
+    config, *_ = whole
+    real = Training._step
+
+    def asked(training: Training, done: int) -> Step:
+        if done + 1 == step:
+            os.kill(os.getpid(), number)
+        return real(training, done)
+
+    with pytest.MonkeyPatch.context() as monkeypatch, stoppable():
+        monkeypatch.setattr(Training, "_step", asked)
+        with pytest.raises(KeyboardInterrupt):
+            trained(config, tmp_path)
+    assert (tmp_path / "checkpoints" / f"step_{step:08d}").is_dir()
+    expect_the_same_in_the_end(whole, tmp_path)
+
+
+def test_asked_twice_it_stops_at_once(whole: Any, tmp_path: Path) -> None:
+    config, *_ = whole
+
+    def asked(training: Training, done: int) -> Step:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second one was to end this")
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(Training, "_step", asked)
+        with pytest.raises(KeyboardInterrupt):
+            trained(config, tmp_path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not list(tmp_path.glob("checkpoints/step_*"))
 
 
 def test_killed_twice(whole: Any, tmp_path: Path) -> None:
