@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gptlab.cli import main
 from gptlab.composition import sources
 from gptlab.errors import ConfigError
 from gptlab.runs.plan import Plan, expand
@@ -256,3 +257,21 @@ def test_folders_are_short_and_safe() -> None:
 def test_a_tie_that_would_be_judged_by_its_init_is_named(overrides: list[str], said: bool) -> None:
     notes = expand(["model=tiny", "ablation=none,tied", *overrides]).notes
     assert any(note.startswith("tied: the tied table starts at") for note in notes) == said
+
+
+def test_a_plan_says_what_training_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "model=tiny", "train.budget=2000", "train.budget_unit=tokens"]
+    costs = []
+    for batch_size, optimizer in ((4, "adamw"), (64, "adamw"), (4, "sgd")):
+        own = [f"train.batch_size={batch_size}", f"train.optimizer={optimizer}"]
+        assert main([*words, *own, "--format", "json"]) == 0
+        (run,) = json.loads(capsys.readouterr().out)["runs"]
+        costs.append(run["cost"])
+    small, large, plain = costs
+    assert (small["steps"], small["tokens"]) == (8, 2048)  # 4 x 64 tokens a step
+    assert small["training_flops"] == pytest.approx(3 * 2048 * small["flops_forward_per_token"], rel=0.01)
+    assert small["peak_mib"] > 4 * small["mib"]  # weights, gradients, and two numbers of AdamW for each
+    assert small["peak_mib"] - plain["peak_mib"] == pytest.approx(small["mib"])
+    assert large["peak_mib"] > 5 * small["peak_mib"]  # activations are most of it
+    assert main([*words, "train.batch_size=4"]) == 0
+    assert "Each trains 8 steps: 2,048 tokens, " in capsys.readouterr().out

@@ -16,8 +16,8 @@ HELP = """\
 usage: gptlab plan [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]
 
 Shows the runs that the same words without `plan` would start: for each variant its exact difference to the baseline,
-parameters, forward FLOPs per token, and memory (weights; peak of the gradient probe, estimated), and below that which
-of them are there already, and what would be done with them. Nothing is run.
+parameters, forward FLOPs per token, memory (weights; peak of the gradient probe or of training, estimated), what each
+training would spend, and below that which runs are there already, and what would be done with them. Nothing is run.
 
   gptlab plan experiment=chapter4
   gptlab plan model=gpt3_175b"""
@@ -47,14 +47,28 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def cost(config: Config) -> dict[str, float | int | None]:
-    """Counts of one variant, and `peak_mib`: what the gradient probe, if there is one, needs at its peak."""
+    """Counts of one variant; `peak_mib`: what the gradient probe and the training, where there are any, need at their
+    peak; and of a training what it is going to spend: `steps`, `tokens`, `training_flops`.
+    """
     from gptlab.probes.parameters import count
     from gptlab.probes.shapes import memory_estimate
 
     costs: dict[str, float | int | None] = {**count(config), "peak_mib": None}
+    peaks = []
     probe = config.probes.gradients
     if probe and probe.context:
-        costs["peak_mib"] = memory_estimate(config.model, probe.batch_size, probe.context)[1] / MIB
+        peaks.append(memory_estimate(config.model, probe.batch_size, probe.context)[1])
+    if config.train.budget is not None:
+        from gptlab.training.budget import Budget
+        from gptlab.training.memory import peak_bytes
+
+        peaks.append(peak_bytes(config))
+        budget = Budget.of(config)
+        if (steps := budget.steps) is not None:
+            costs["steps"], costs["tokens"] = steps, steps * budget.tokens_per_step
+            costs["training_flops"] = steps * budget.flops_per_step
+    if peaks:
+        costs["peak_mib"] = max(peaks) / MIB
     return costs
 
 
@@ -95,7 +109,21 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
         f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"
     )
     words = f"{len(plan.runs)} {'runs' if len(plan.runs) > 1 else 'run'} ({named}), in {plan.output_dir}/{plan.study}/."
-    console.print(Text(f"{words} Nothing was run."), soft_wrap=True)
+    console.print(Text(" ".join([words, *_training(list(by_label.values())), "Nothing was run."])), soft_wrap=True)
+
+
+def _training(costs: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence on what each run trains for; variants that differ are given as a range."""
+    trained = [cost for cost in costs if "steps" in cost]
+    if not trained:
+        return []
+
+    def span(key: str, form: str) -> str:
+        ends = dict.fromkeys(format(end(cost[key] for cost in trained), form) for end in (min, max))
+        return " to ".join(ends)
+
+    steps, tokens, flops = span("steps", ","), span("tokens", ","), span("training_flops", ".2g")
+    return [f"Each trains {steps} steps: {tokens} tokens, {flops} FLOPs."]
 
 
 def _cells(run: PlannedRun, costs: dict[str, Any], base: dict[str, Any] | None) -> list[str]:
