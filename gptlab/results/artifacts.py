@@ -21,7 +21,7 @@ from gptlab.runs.files import parse_json
 
 Rows = Sequence[dict[str, Any]]
 
-LAYERS, GENERATION, STEPS = "layers.csv", "generation.json", "metrics.jsonl"
+LAYERS, GENERATION, SAMPLES, STEPS = "layers.csv", "generation.json", "samples.json", "metrics.jsonl"
 WHOLE_LAYER = "all"  # the part that stands for a layer as a whole
 
 
@@ -63,22 +63,26 @@ def read_layers(folder: Path, hashes: Mapping[str, str]) -> Rows:
 
 
 def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
-    """The generated text with its tokens; empty when nothing was generated. DamagedError names the file."""
-    content = _read(folder / GENERATION, hashes.get(GENERATION))
+    """The text that the run generated last, with its tokens; empty when there is none. DamagedError names the file."""
+    name = SAMPLES if SAMPLES in hashes else GENERATION
+    content = _read(folder / name, hashes.get(name))
     if content is None:
         return Generation()
     try:
         found = parse_json(content)
+        if name == SAMPLES:
+            found = found["samples"][-1]
+        step = int(found.get("step", 0))
         ids, tokens, margins = found["token_ids"], found["tokens"], found["margins"]
         rows = [
-            {"position": place, "token_id": int(id_), "token": str(token), "margin": _number(margin)}
+            {"step": step, "position": place, "token_id": int(id_), "token": str(token), "margin": _number(margin)}
             for place, (id_, token, margin) in enumerate(zip(ids, tokens, margins, strict=True))
         ]
         return Generation(str(found["prompt"]), str(found["text"]), str(found["new_text"]), rows)
     except json.JSONDecodeError as error:
-        raise DamagedError(f"{GENERATION}: {reason(error)}") from error
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{GENERATION}: not as it should be ({type(error).__name__}: {error})") from error
+        raise DamagedError(f"{name}: {reason(error)}") from error
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{name}: not as it should be ({type(error).__name__}: {error})") from error
 
 
 def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:

@@ -12,6 +12,8 @@ from typing import Any
 from gptlab.metrics import Metric
 from gptlab.results.records import Record
 
+CAUSAL = "model.causal"
+CAUSAL_LOSSES = ("causal_loss", "final_causal_loss")  # of a model without a mask when it is used with one: a fair loss
 BUDGET_KEYS = ("train",)  # a variant that changes nothing else asks what the budget does
 TOKEN_KEYS = ("data.tokenizer",)
 MATCHED = 0.02  # training FLOPs within 2 %: a compute-matched pair
@@ -35,7 +37,8 @@ class Findings:
             return self.data
         # At one and the same step of both, the budgets do not matter.
         training = self.training if metric.trained and step is None else ""
-        return self.data or (self.leaked if metric.trained else "") or training
+        leaked = self.leaked if metric.trained and metric.name not in CAUSAL_LOSSES else ""
+        return self.data or leaked or training
 
 
 def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any, Any]]) -> Findings:
@@ -55,11 +58,10 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
         if found:
             flags.append(f"other {what} than the baseline's: {found}")
     training, flag = _training(pairs, delta)
-    leaked = [
-        who
-        for who, side in (("the variant", 0), ("the baseline", 1))
-        if any(p[side].outcome == "leaked" for p in pairs)
-    ]
+    sides = (("the variant", 0), ("the baseline", 1))
+    leaked = [who for who, side in sides if any(p[side].outcome == "leaked" for p in pairs)]
+    # Where no entropy is known, no loss tells of a leak; the config does.
+    seeing = [who for who, side in sides if CAUSAL in delta and not delta[CAUSAL][1 - side]]
     collapsed = [str(own.run.seed) for own, _ in pairs if own.outcome == "collapsed"]
     if collapsed:
         flags.append(f"collapsed: seed {', '.join(collapsed)}")
@@ -67,7 +69,7 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
     return Findings(
         data="other data" if data else f"other {tokens}" if tokens else "",
         training=training,
-        leaked=f"{' and '.join(leaked)} leaked" if leaked else "",
+        leaked=f"{' and '.join(leaked)} leaked" if leaked else f"{seeing[0]} sees the future" if seeing else "",
         machine="other hosts" if hosts else "other number of threads" if threads else "",
         flags=(*flags, *([flag] if flag else [])),
     )

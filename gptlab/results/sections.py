@@ -49,6 +49,7 @@ class Rows:
 
     runs: list[dict[str, Any]]
     bases: list[dict[str, Any] | None]
+    said_when: str = ""  # of the generated texts
 
     def values(self, name: str) -> list[Number]:
         """A metric, one value per run."""
@@ -71,7 +72,7 @@ def rows_of(study: Study) -> Rows:
         known[run]["token_ids"] = rows["token_id"].tolist()
         known[run]["tokens"] = rows["token"].tolist()
     bases = [None if run["is_baseline"] else known.get(run["baseline"]) for run in runs]
-    return Rows(runs, bases)
+    return Rows(runs, bases, study.said_when)
 
 
 def key_columns(rows: Rows) -> list[Column]:
@@ -181,6 +182,7 @@ def _text(rows: Rows) -> Section:
         texts.append(text)
         places.append(Text(place, style="dim"))
     header = "generated text" if several_prompts else "continuation"
+    header += f" {rows.said_when}".rstrip()
     return [[Column("differs\nfrom", places), Column(header, texts, left=True, least=40, comfortable=75)]]
 
 

@@ -2,7 +2,7 @@
 
     runs         one row per planned run: what it is, what became of it, its metrics and its text
     layers       one row per run, step, layer, part and metric; part `all` is a layer as a whole
-    generations  one row per generated token
+    generations  one row per token of the text that a run generated last: `step` 0 is before training
     steps        one row per run, training step and metric
 
 A damaged or missing file costs its own run: the row stays, with the state `damaged`, `crashed` or `planned` and the
@@ -29,7 +29,7 @@ RUN_COLUMNS = ("run", "label", "seed", "state", "outcome", "is_baseline", "basel
 TEXT_COLUMNS = ("prompt", "text", "new_text", "not_finite", "warnings", "notes")
 LAYER_COLUMNS = ("run", "label", "seed", "step", "layer", "part", "metric", "value")
 STEP_COLUMNS = ("run", "label", "seed", "step", "tokens", "flops", "seconds", "metric", "value")
-GENERATION_COLUMNS = ("run", "label", "seed", "position", "token_id", "token", "margin")
+GENERATION_COLUMNS = ("run", "label", "seed", "step", "position", "token_id", "token", "margin")
 STEP_FLOATS = ("tokens", "flops", "seconds", "value")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text cell that starts so
 
@@ -49,6 +49,18 @@ class Study:
     def has_baseline(self) -> bool:
         """Whether any run is compared with another one."""
         return bool((self.runs["baseline"].ne("") & ~self.runs["is_baseline"]).any())
+
+    @property
+    def trained(self) -> bool:
+        """Whether any run was trained: what was measured at step 0 was measured before that."""
+        return "final_loss" in self.runs and bool(self.runs["final_loss"].notna().any())
+
+    @property
+    def said_when(self) -> str:
+        """When the generated texts were said, for their heading: empty where nothing was trained."""
+        if not self.trained:
+            return ""
+        return "after training" if self.generations["step"].gt(0).any() else "before training"
 
     def depth(self, metric: str) -> pd.DataFrame:
         """Rows of `layers` for whole layers at the first measured step, from the input to the output."""

@@ -78,14 +78,15 @@ def warnings(study: Study) -> list[str]:
 
 
 def look_alikes(study: Study) -> list[str]:
-    """One sentence per set of variants whose loss and gradients are bit for bit the same with the same seed."""
+    """One sentence per set of variants whose losses and gradients are bit for bit the same with the same seed."""
     if study.layers.empty or "loss" not in study.runs:
         return []
-    losses = dict(zip(study.runs["run"], study.runs["loss"], strict=True))
+    known = study.runs[[name for name in ("loss", "final_loss") if name in study.runs]].astype(object)
+    losses = dict(zip(study.runs["run"], known.where(known.notna(), None).itertuples(index=False), strict=True))
     measured: dict[object, list[str]] = {}
     for run, rows in study.layers.groupby("run", sort=False):
         table = rows[["step", "layer", "part", "metric", "value"]].to_csv(index=False)
-        labels = measured.setdefault((rows["seed"].iloc[0], losses[str(run)], table), [])
+        labels = measured.setdefault((rows["seed"].iloc[0], tuple(losses[str(run)]), table), [])
         labels.append(str(rows["label"].iloc[0]))
     sets = dict.fromkeys(tuple(labels) for labels in measured.values() if len(labels) > 1)
     return [_alike(study, labels) for labels in sets]
@@ -116,7 +117,8 @@ def _print_caption(console: Console, study: Study, rows: Rows) -> None:
     if guesses:
         facts.append(f"ln(vocab_size) = {' or '.join(guesses)}, the loss of guessing all words equally.")
     if not study.layers.empty:
-        facts.append("L2 norm, mean |g|: gradient of the loss in the first layer, the last layer, and the whole model.")
+        when = " before training" if study.trained else ""
+        facts.append(f"L2 norm, mean |g|: gradient of the loss{when} in the first layer, the last, the whole model.")
     texts = prompts(rows)
     if len(texts) == 1:
         facts.append(f'Prompt: "{printable(texts[0])}".')

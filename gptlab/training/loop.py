@@ -73,6 +73,7 @@ class Training:
                     self._evaluate()
                 with Patience() as patience:
                     self._loop(patience)
+                self._last_words()
             finally:
                 self.history.close()
                 self.tracker.close()
@@ -180,6 +181,14 @@ class Training:
         self.found.rows += [*rows, *before.rows(self.model, step)]
         if sample:
             self.found.samples.append(sample)
+
+    def _last_words(self) -> None:
+        """What the trained model says, where the probe that lets it speak is on."""
+        step, samples = self.found.spent.step, self.found.samples
+        if self.found.finite and not (samples and samples[-1]["step"] == step):
+            _, sample = look(self.subject, step, only=("generation",))
+            if sample:
+                samples.append(sample)
 
     def _save(self) -> None:
         self.history.sync()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,10 @@ from gptlab.probes.groups import group_of
 from gptlab.training_rules import STATIC_PROBES
 
 
-def look(subject: Subject, step: int) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """(rows for layers.csv, generated text or None) of the model as it is now."""
+def look(
+    subject: Subject, step: int, only: Collection[str] = PROBES.keys()
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """(rows for layers.csv, generated text or None) of the model as it is now, by the probes that are on."""
     model = subject.model
     observed = replace(subject)
     # Probes compute on the CPU; a model elsewhere shows them a copy.
@@ -36,7 +39,7 @@ def look(subject: Subject, step: int) -> tuple[list[dict[str, Any]], dict[str, A
         for weight, _ in grads:
             weight.grad = None
         for name, measure in PROBES.items():
-            if name in STATIC_PROBES or getattr(subject.config.probes, name) is None:
+            if name not in only or name in STATIC_PROBES or getattr(subject.config.probes, name) is None:
                 continue
             if name in NEEDS_TOKENS and not subject.is_gpt:
                 continue

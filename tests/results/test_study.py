@@ -57,7 +57,16 @@ def test_long_frames_carry_run_label_and_seed(tmp_path: Path) -> None:
     assert list(study.layers.columns) == ["run", "label", "seed", "step", "layer", "part", "metric", "value"]
     head = study.layers[study.layers["part"] == "head"]
     assert head["layer"].isna().all()
-    assert list(study.generations.columns) == ["run", "label", "seed", "position", "token_id", "token", "margin"]
+    assert list(study.generations.columns) == [
+        "run",
+        "label",
+        "seed",
+        "step",
+        "position",
+        "token_id",
+        "token",
+        "margin",
+    ]
     assert len(study.generations) == 40
     depth = study.depth("grad_norm")
     assert set(depth["part"]) == {"all"}

@@ -12,8 +12,11 @@ import torch
 from torch import nn
 
 from gptlab import GptlabError, compose
+from gptlab.cli import main
 from gptlab.data.batches import TokenSource
 from gptlab.probes import Subject
+from gptlab.results import load_study
+from gptlab.results.figures.depth import depth_figure
 from gptlab.training import progress
 from tests.training.support import numbers, toy, trained, weights_hash
 
@@ -70,7 +73,7 @@ def test_probes_on_the_way_change_no_bit(tmp_path: Path) -> None:
     assert {"grad_norm", "grad_mean_abs", "update_ratio"} <= {row["metric"] for row in rows}
     ratios = [row["value"] for row in rows if row["metric"] == "update_ratio" and row["part"] == "all"]
     assert len(ratios) == 2 * 2 and all(1e-5 < ratio < 1 for ratio in ratios)
-    assert [sample["step"] for sample in found.documents["samples"]["samples"]] == [5, 10]
+    assert [sample["step"] for sample in found.documents["samples"]["samples"]] == [5, 10, 12]
 
 
 def test_the_first_adam_step_moves_each_weight_by_the_rate(tmp_path: Path) -> None:
@@ -213,3 +216,21 @@ def test_a_compiled_model_trains_the_same_within_rounding(tmp_path: Path) -> Non
         found, _ = trained(toy(f"train.compile={wanted}", steps=8), tmp_path / wanted)
         losses.append(found.metrics["final_loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_the_trained_model_has_the_last_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["model=toy_lesson", "train=toy", "train.budget=60", "ablation=relu", f"output_dir={tmp_path}"]
+    assert main([*words, "experiment.name=said"]) == 0
+    study = load_study(tmp_path / "said")
+    assert set(study.generations["step"]) == {60}
+    assert "continuation after training" in " ".join(capsys.readouterr().out.split())
+    page = (tmp_path / "said" / "report.html").read_text(encoding="utf-8")
+    assert "greedily, after training" in page
+    figure = depth_figure(study, "grad_norm")
+    assert figure is not None and any("by depth, before training" in text.get_text() for text in figure.texts)
+    for folder in study.runs["folder"]:
+        before = json.loads((tmp_path / "said" / folder / "generation.json").read_text())
+        after = json.loads((tmp_path / "said" / folder / "samples.json").read_text())["samples"][-1]
+        assert after["prompt"] == before["prompt"] and after["token_ids"] != before["token_ids"]
+        rows = study.generations[study.generations["run"] == folder.rpartition("-")[2]]
+        assert list(rows["token_id"]) == after["token_ids"]

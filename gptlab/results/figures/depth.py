@@ -48,7 +48,8 @@ def depth_figure(study: Study, metric: str) -> Figure | None:
         axes.set_yscale("log")
         axes.set_ylim(floor, ceiling)
     _label_axes(figure, every, rows, metric)
-    style.heading(figure, f"{TITLES[metric]} by depth", _subtitle(study, rows, cut))
+    when = ", before training" if study.trained else ""
+    style.heading(figure, f"{TITLES[metric]} by depth{when}", _subtitle(study, rows, cut))
     return figure
 
 

@@ -93,6 +93,7 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         prompt=prompt,
         texts=texts,
         texts_note=texts_note,
+        said_when=study.said_when,
         failed=failed,
         failures=failures,
         run_columns=_run_metrics(comparison),
