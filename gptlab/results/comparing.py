@@ -25,6 +25,7 @@ from gptlab.results.records import Source, load_sources, parsed_config
 from gptlab.results.variants import Variant, differences, failures, group, pair
 
 COUNTED = ("parameters", "flops_forward_per_token")
+CLOSED_FORMS = ("initial_loss_expected",)  # computed from the weights, and not measured
 MORE = 2.0  # percent more parameters that a winner had better be asked about
 MATCHED = 1.0  # percent: a twin with as many parameters as the baseline
 LOST = {"failed": "n_failed", "diverged": "n_diverged"}
@@ -66,15 +67,15 @@ def compare(
     if by not in (None, "step"):
         raise ConfigError(f"by={by}: only step.")
     limit = None if margin is None else Margin.parse(str(margin))
-    sources = load_sources(paths)
+    sources = load_sources(paths, histories=bool(by))
     variants, notes = group(sources)
     if not variants:
         raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
     members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
     primary, more = _primary(sources)
     names = _metrics(members, primary, metrics)
-    for m in members:  # parts of a metric (parameters/attention) only where they are asked for
-        m.values = {key: values for key, values in m.values.items() if "/" not in key[0] or key[0] in names}
+    for m in members:  # what is not shown weighs nothing in the correction of what is
+        m.values = {key: values for key, values in m.values.items() if key[0] in names or not _on_request(key[0])}
     steps: tuple[int, ...] = ()
     stepped: tuple[str, ...] = ()
     if by:
@@ -178,10 +179,18 @@ def _metrics(members: Sequence[_Member], primary: str, asked: Sequence[str]) -> 
         return tuple(dict.fromkeys(asked))
     places = {name: place for place, name in enumerate(METRICS)}
     # Times depend on the machine and its load: they are compared only where somebody asks for them.
-    tested = [name for name in found if "/" not in name and declared(name).kind not in ("exact", "timing")]
-    rest = [name for name in tested if name != primary]
+    rest = [
+        name
+        for name in found
+        if name != primary and not _on_request(name) and declared(name).kind not in ("exact", "timing")
+    ]
     rest.sort(key=lambda name: places.get(name, len(places)))
     return (primary, *rest)
+
+
+def _on_request(name: str) -> bool:
+    """Whether a metric is shown to those alone who ask for it: a part of another one (parameters/attention)."""
+    return "/" in name or name in CLOSED_FORMS
 
 
 def declared(name: str, *, strict: bool = False) -> Metric:
