@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gptlab.results import Comparison, compare, export, finish_study, print_comparison
+from gptlab.results.advice import advice
 from gptlab.results.grid import PAPER, SCREEN, grids
 from gptlab.results.views import views
 from tests.results.seeded import Arm, make_seeded
@@ -299,6 +300,36 @@ def test_missing_seeds_are_said_once_and_the_values_stay(
         assert text.count(command) == 1
     for text in (export(comparison, "csv"), export(comparison, "json")):
         assert text.count("too few seeds") == 3
+
+
+@pytest.mark.parametrize(
+    ("states", "said", "command"),
+    [
+        (dict.fromkeys((3, 4, 5), "failed"), "Of the planned runs: 3 failed.", "seed=1,2,3,4,5 retry_failed=true"),
+        (dict.fromkeys((3, 4, 5), "planned"), "Of the planned runs: 3 planned.", "seed=1,2,3,4,5"),
+        ({3: "failed", 4: "crashed", 5: "planned"}, "1 crashed, 1 failed, 1 planned.", "1,2,3,4,5 retry_failed=true"),
+        (dict.fromkeys((3, 4, 5), "diverged"), "Of the planned runs: 3 diverged.", "seed=1,2,3,4,5,6,7,8"),
+    ],
+)
+def test_seeds_that_were_planned_are_not_asked_for_anew(
+    tmp_path: Path, states: dict[int, str], said: str, command: str
+) -> None:
+    seeds = [1, 2, 3, 4, 5]
+    found = [Arm("none", values(0, seeds)), Arm("x", values(1, seeds), {"n_layers": 9}, states=states)]
+    given = ["gptlab", "seed=1,2,3,4,5", "retry_failed=false"]
+    words, asked = advice(compare([make_seeded(tmp_path, found, command=given)])) or ("", "")
+    assert words.endswith(said)
+    assert asked.endswith(command)
+    assert asked.startswith("gptlab seed=")
+
+
+def test_of_ten_seeds_eight_are_still_to_come(tmp_path: Path) -> None:
+    later = dict.fromkeys(range(3, 11), "planned")
+    found = [Arm("none", values(0), states=later), Arm("x", values(1), {"n_layers": 9}, states=later)]
+    words, command = advice(compare([make_seeded(tmp_path, found)])) or ("", "")
+    assert words.startswith("Two seeds: ")
+    assert words.endswith("Of the planned runs: 16 planned.")
+    assert command == "gptlab seed=1,2,3,4,5,6,7,8,9,10"
 
 
 def test_where_one_variant_has_enough_seeds_the_others_say_what_they_lack(tmp_path: Path) -> None:
