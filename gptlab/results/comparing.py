@@ -1,7 +1,8 @@
 """From folders to a comparison: read the runs, group them into variants, pair each with its baseline, test, correct.
 
 The primary metric was declared before the runs, so its tests are corrected by Holm over the variants. All else is
-looked at because it is there: Benjamini and Hochberg over everything else, and marked exploratory.
+looked at because it is there: Benjamini and Hochberg over everything else, and marked exploratory. Values at budgets of
+training and times are families of their own, so that a look at them changes no other verdict.
 """
 
 from __future__ import annotations

@@ -160,7 +160,9 @@ def _by_step(comparison: Comparison, name: str, said: bool) -> Grid:
 def _title(comparison: Comparison, name: str) -> str:
     about = declared(name)
     role = "primary metric" if name == comparison.primary_metric else EXPLORATORY
-    role = {"exact": "counted", "timing": "timing: depends on the machine and its load"}.get(about.kind, role)
+    role = "counted" if about.kind == "exact" else role
+    if about.kind == "timing":  # corrected by itself; as the primary metric, as any primary metric is
+        role = ", ".join((*([role] if role != EXPLORATORY else []), "timing: depends on the machine and its load"))
     better = f"{'neither direction' if about.direction == 'neither' else about.direction} is better"
     direction = "" if (about.kind, about.direction) == ("exact", "neither") else better
     words = ", ".join(filter(None, (about.unit, direction, role)))

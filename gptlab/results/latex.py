@@ -14,11 +14,17 @@ from gptlab.results.views import views
 
 # pdfTeX stops at a letter that its fonts lack; it gets the code point, other engines (Umathcode) the letter itself.
 OTHERS = r"\DeclareRobustCommand{\gptlabchar}[2]{\ifdefined\Umathcode#1\else{\ttfamily U+#2}\fi}"
-# What pdfTeX's default encoding can set beside ASCII: these, and up to LAST the ASCII letters with these accents.
 LONG = 20  # characters: a longer text is broken into lines
+# What pdfTeX's default encoding can set beside ASCII: these, and up to LAST the ASCII letters with these accents.
 LETTERS = "ßæÆœŒøØłŁı–—‘’“”…"
 LAST = "\u017f"
 ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]\d+)?")
+_TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': '{"}', "±": r"$\pm$", "'": "{'}", "`": "{`}", "[": "{[}", "]": "{]}",
+}  # fmt: skip
 
 
 def latex(comparison: Comparison) -> str:
@@ -75,14 +81,6 @@ def _latex_cell(column: Column, entry: Entry) -> str:
     if entry.text.startswith("x") and _NUMBER.fullmatch(entry.text[1:]):
         return rf"{{$\times$\num{{{entry.text[1:]}}}}}"
     return f"{{{_tex(entry.text)}}}"  # braces: siunitx leaves it alone
-
-
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]\d+)?")
-_TEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': '{"}', "±": r"$\pm$", "'": "{'}", "`": "{`}", "[": "{[}", "]": "{]}",
-}  # fmt: skip
 
 
 def _tex(text: str) -> str:

@@ -15,6 +15,7 @@ from scipy import stats
 
 from gptlab.errors import ConfigError
 from gptlab.results import Comparison, compare, load_study
+from gptlab.results.caption import caption
 from gptlab.results.comparison import VERDICTS
 from gptlab.results.figures import figures
 from gptlab.results.figures.style import drawing
@@ -381,6 +382,21 @@ def test_times_weigh_nothing_in_the_correction_of_all_else(tmp_path: Path) -> No
     comparison = compare([folder], metrics=["train_seconds"])
     assert comparison.row("relu").cell("train_seconds").p == comparison.row("relu").cell("train_seconds").p_corrected
     assert "timing: depends on the machine and its load" in grids(comparison)[0].title
+
+
+def test_a_time_that_was_declared_primary_says_so(tmp_path: Path) -> None:
+    comparison = compare([make_seeded(tmp_path, arms(), metric="train_seconds")])
+    assert "primary metric, timing: depends on the machine" in grids(comparison)[0].title
+    assert "by themselves" not in caption(comparison)
+
+
+def test_the_caption_names_what_is_corrected_by_itself(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [replace(arm, curve=[0, 10, 20]) for arm in arms()])
+    assert "by themselves" not in caption(compare([folder]))
+    shown = compare([folder], by="step")
+    assert "Benjamini-Hochberg (values at training steps by themselves) and exploratory" in caption(shown)
+    timed = compare([folder], metrics=["final_loss", "seconds"])
+    assert "Benjamini-Hochberg (times by themselves) and exploratory" in caption(timed)
 
 
 def test_every_compared_metric_has_a_verdict(tmp_path: Path) -> None:
