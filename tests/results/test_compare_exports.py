@@ -90,10 +90,15 @@ def from_html(text: str) -> list[list[list[str]]]:
 
 def from_latex(text: str) -> list[list[list[str]]]:
     tables = []
-    for part in re.findall(r"\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
-        lines = [line for line in part.splitlines() if line != r"\midrule"]
-        assert all(line.endswith(r" \\") for line in lines)
-        tables.append([[_untex(cell) for cell in re.split(r" (?<!\\)& ", line[:-3])] for line in lines])
+    for whole in re.findall(r"\\begin\{table\}\n(.*?)\\end\{table\}", text, re.DOTALL):
+        rows: list[list[str]] = []
+        for part in re.findall(r"\\toprule\n(.*?)\\bottomrule", whole, re.DOTALL):
+            lines = [line for line in part.splitlines() if line != r"\midrule"]
+            assert all(line.endswith(r" \\") for line in lines)
+            cells = [[_untex(cell) for cell in re.split(r" (?<!\\)& ", line[:-3])] for line in lines]
+            assert not rows or [row[0] for row in rows] == [row[0] for row in cells]  # each part names its variants
+            rows = [a + b[1:] for a, b in zip(rows, cells, strict=True)] if rows else cells
+        tables.append(rows)
     return tables
 
 
@@ -189,8 +194,8 @@ def test_bold_is_only_for_what_survived(comparison: Comparison, tmp_path: Path) 
 
 def test_latex_is_balanced(comparison: Comparison) -> None:
     text = export(comparison, "latex")
-    for name in ("table", "tabular"):
-        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == len(comparison.metrics)
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == len(comparison.metrics)
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") >= len(comparison.metrics)
     bare = re.sub(r"\\[{}]", "", text)
     assert bare.count("{") == bare.count("}")
     for table in re.findall(r"\\begin\{tabular\}\{([^\n]*)\}\n\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
@@ -199,6 +204,46 @@ def test_latex_is_balanced(comparison: Comparison) -> None:
 
 
 EVERY_LETTER = "".join(map(chr, [*range(0xA1, 0x250), *range(0x1E00, 0x1F00), 0x20AC, 0x2192, 0x221E, 0x3B1, 0x1F642]))
+
+
+def test_latex_stacks_what_is_wider_than_a_portrait_page(tmp_path: Path) -> None:
+    text = export(compare([six_variants(tmp_path)]), "latex")
+    first = text[: text.index(r"\end{table}")]
+    heads = [head.replace("{", "").replace("}", "") for head in re.findall(r"\\toprule\n(.*?) \\\\", first)]
+    assert [head.split(" & ")[:2] for head in heads] == [
+        ["variant", "changed"],
+        ["variant", "mean"],
+        ["variant", "verdict"],
+    ]
+
+
+@pytest.mark.slow
+def test_latex_fits_a_portrait_page(tmp_path: Path) -> None:
+    if not shutil.which("pdflatex") or subprocess.run(["kpsewhich", "siunitx.sty"], check=False).returncode:
+        pytest.skip("no pdflatex with siunitx here (Debian packages texlive-latex-base and texlive-science)")
+    page = "\\documentclass[a4paper]{article}\\usepackage{booktabs,siunitx}\\begin{document}\n"
+    page += export(compare([six_variants(tmp_path)]), "latex") + "\\end{document}\n"
+    (tmp_path / "t.tex").write_text(page, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "t.tex"], cwd=tmp_path, check=False, capture_output=True, timeout=120
+    )
+    assert done.returncode == 0
+    assert b"Overfull" not in done.stdout
+
+
+def six_variants(root: Path) -> Path:
+    """A typical study: six changes on five seeds, a run that failed, a small p."""
+    changes = {
+        "relu": {"activation": "relu"}, "post_ln": {"norm_placement": "post"}, "no_shortcut": {"shortcut": "none"},
+        "rmsnorm,swiglu": {"norm": "rmsnorm", "feed_forward": "swiglu"}, "learned_positions": {"position": "learned"},
+        "untied": {"tie_weights": False},
+    }  # fmt: skip
+    found = [Arm("none", values(0, SEEDS[:5]), metrics={"grad_norm": 2.0, "train_loss": 3.0})]
+    for k, (name, change) in enumerate(changes.items(), 1):
+        more = {"parameters": 1000 + 37 * k, "flops_forward_per_token": 2000 + 3 * k, "grad_norm": 2.0 + k}
+        lost = {3: "failed"} if name == "no_shortcut" else {}
+        found.append(Arm(name, values(0.05 * k, SEEDS[:5]), change, {**more, "train_loss": 3.0}, states=lost))
+    return make_seeded(root, found)
 
 
 @pytest.mark.slow
