@@ -186,7 +186,7 @@ def test_bold_is_only_for_what_survived(comparison: Comparison, tmp_path: Path) 
     bold = [row.label for row in comparison.rows if row.cell("final_loss").bold]
     assert not bold  # all are worse, or unclear
     better = compare([make_seeded(tmp_path / "b", [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9})])])
-    assert export(better, "latex").count(r"\textbf{") == 2  # the name and the verdict
+    assert export(better, "latex").count(r"\textbf{") == 3  # the name in each of two parts, and the verdict
     assert r"\textbf{x}" in export(better, "latex")
     assert "**better**" in export(better, "md")
     assert "<strong>better</strong>" in export(better, "html")
