@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gptlab.results.cells import printable
-from gptlab.results.comparing import declared
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import Comparison
 
 

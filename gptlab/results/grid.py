@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gptlab.results.advice import remainder, too_few
 from gptlab.results.cells import printable
-from gptlab.results.comparing import declared
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison, Row
 from gptlab.results.study import describe_change
 
