@@ -10,7 +10,8 @@ from gptlab.results.advice import too_few
 from gptlab.results.caption import caption, lost_runs
 from gptlab.results.cells import printable
 from gptlab.results.comparison import Comparison
-from gptlab.results.grid import PAPER, Column, Entry, Grid
+from gptlab.results.entries import Entry
+from gptlab.results.grid import PAPER, Column, Grid
 from gptlab.results.views import views
 
 # pdfTeX stops at a letter that its fonts lack; it gets the code point, other engines (Umathcode) the letter itself.
