@@ -22,9 +22,11 @@ from gptlab.probes.groups import group_of
 from gptlab.probes.observing import untouched
 from gptlab.probes.subject import Measurement, Subject, l2_norm
 
+WHOLE = "all"  # the part that stands for a layer as a whole
+
 
 def measure(subject: Subject) -> Measurement:
-    """Metrics `loss`, `ln_vocab_size`, `grad_norm`, `grad_mean_abs`; tables `layers` and `tensors`."""
+    """Metrics `loss`, `ln_vocab_size`, `grad_mean_abs`, `grad_norm` of all and of both ends; `layers` and `tensors`."""
     config, model = subject.config, subject.model
     probe = config.probes.gradients
     assert probe is not None and probe.context is not None
@@ -35,6 +37,7 @@ def measure(subject: Subject) -> Measurement:
         loss.backward()
         tensors = [_tensor_row(name, parameter) for name, parameter in model.named_parameters()]
     layers = _by_part(tensors)
+    ends = _ends(layers)
     if probe.split:
         layers += splits.rows(splits.split(model, lambda: loss_of(model, _differentiable(batch))))
     if probe.paths:
@@ -43,7 +46,7 @@ def measure(subject: Subject) -> Measurement:
     if subject.is_gpt:
         found.metrics["ln_vocab_size"] = math.log(config.model.vocab_size)
         found.warnings += _far_from_uniform(loss.item(), config.model.vocab_size)
-    found.metrics |= _combined(tensors)
+    found.metrics |= _combined(tensors) | ends
     return found
 
 
@@ -75,12 +78,12 @@ def _tensor_row(name: str, parameter: nn.Parameter) -> dict[str, Any]:
 
 
 def _by_part(tensors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tidy rows (step, layer, part, metric, value); part `all` is a whole layer."""
+    """Tidy rows (step, layer, part, metric, value); part WHOLE is a whole layer."""
     parts: dict[tuple[int | None, str], list[dict[str, Any]]] = {}
     for row in tensors:
         parts.setdefault((row["layer"], row["group"]), []).append(row)
         if row["layer"] is not None:
-            parts.setdefault((row["layer"], "all"), []).append(row)
+            parts.setdefault((row["layer"], WHOLE), []).append(row)
     return [
         {"step": 0, "layer": layer, "part": part, "metric": metric, "value": value}
         for (layer, part), rows in parts.items()
@@ -94,6 +97,12 @@ def _combined(rows: list[dict[str, Any]]) -> dict[str, float]:
         "grad_mean_abs": math.fsum(row["grad_mean_abs"] * row["numel"] for row in rows) / size if size else 0.0,
         "grad_norm": math.sqrt(math.fsum(row["grad_norm"] ** 2 for row in rows)),
     }
+
+
+def _ends(layers: list[dict[str, Any]]) -> dict[str, float]:
+    """Depth in two numbers: the gradient norms of the blocks nearest the input and nearest the output."""
+    norms = {row["layer"]: row["value"] for row in layers if (row["part"], row["metric"]) == (WHOLE, "grad_norm")}
+    return {"grad_norm_first": norms[min(norms)], "grad_norm_last": norms[max(norms)]} if norms else {}
 
 
 def _far_from_uniform(loss: float, vocab_size: int) -> list[str]:

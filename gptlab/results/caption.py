@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gptlab.results.cells import printable
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import Comparison
 
 
@@ -15,11 +16,14 @@ def caption(comparison: Comparison) -> str:
     listed = f"Seeds: {', '.join(map(str, seeds[:12]))}{', ...' if len(seeds) > 12 else ''}."
     facts = [baseline, listed if seeds else "No run has finished."]
     if comparison.has_baseline and len(seeds) > 1:
+        apart = ["values at training steps"] if comparison.steps else []
+        apart += ["times"] if any(declared(name).kind == "timing" for name in comparison.metrics[1:]) else []
+        families = f" ({' and '.join(apart)} by themselves)" if apart else ""
         facts.append(
             "Differences are variant minus baseline (xN: ratios), paired by seed; low and high: 95 % Student-t "
             "interval (two seeds: their range). ±: half the 95 % t interval of the mean. "
             f"p: paired t test; {comparison.primary_metric} corrected by Holm over the variants, all else by "
-            "Benjamini-Hochberg and exploratory. Fewer than five seeds are exploratory too."
+            f"Benjamini-Hochberg{families} and exploratory. Fewer than five seeds are exploratory too."
         )
         if comparison.margin:
             facts.append(f"Equivalent: within {comparison.margin} by two one-sided tests.")

@@ -1,32 +1,30 @@
 """From folders to a comparison: read the runs, group them into variants, pair each with its baseline, test, correct.
 
 The primary metric was declared before the runs, so its tests are corrected by Holm over the variants. All else is
-looked at because it is there: Benjamini and Hochberg over everything else, and marked exploratory.
+looked at because it is there: Benjamini and Hochberg over everything else, and marked exploratory. Values at budgets of
+training and times are families of their own, so that a look at them changes no other verdict.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gptlab.errors import ConfigError, closest
-from gptlab.metrics import METRICS, Metric, metric
-from gptlab.results import evidence
+from gptlab.errors import ConfigError
+from gptlab.results import evidence, remarks
 from gptlab.results import statistics as stats
 from gptlab.results.budgets import choose_steps, step_metrics, step_values
-from gptlab.results.cells import printable
 from gptlab.results.checks import Findings, check
-from gptlab.results.comparison import BETTER, Comparison, Key, Number, Row
+from gptlab.results.choosing import declared, on_request, primary_of, shown
+from gptlab.results.comparison import Comparison, Key, Number, Row
 from gptlab.results.evidence import Draft, Margin
-from gptlab.results.records import Source, load_sources, parsed_config
+from gptlab.results.records import load_sources, parsed_config
 from gptlab.results.variants import Variant, differences, failures, group, pair
 
 COUNTED = ("parameters", "flops_forward_per_token")
-MORE = 2.0  # percent more parameters that a winner had better be asked about
-MATCHED = 1.0  # percent: a twin with as many parameters as the baseline
 LOST = {"failed": "n_failed", "diverged": "n_diverged"}
 
 
@@ -66,15 +64,15 @@ def compare(
     if by not in (None, "step"):
         raise ConfigError(f"by={by}: only step.")
     limit = None if margin is None else Margin.parse(str(margin))
-    sources = load_sources(paths)
+    sources = load_sources(paths, histories=bool(by))
     variants, notes = group(sources)
     if not variants:
         raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
     members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
-    primary, more = _primary(sources)
-    names = _metrics(members, primary, metrics)
-    for m in members:  # parts of a metric (parameters/attention) only where they are asked for
-        m.values = {key: values for key, values in m.values.items() if "/" not in key[0] or key[0] in names}
+    primary, more = primary_of(sources)
+    names = shown(dict.fromkeys(key[0] for m in members for key in m.values), primary, metrics)
+    for m in members:  # what is not shown weighs nothing in the correction of what is
+        m.values = {key: values for key, values in m.values.items() if key[0] in names or not on_request(key[0])}
     steps: tuple[int, ...] = ()
     stepped: tuple[str, ...] = ()
     if by:
@@ -100,7 +98,7 @@ def compare(
         keys=tuple(dict.fromkeys(key for row in rows for key in row.delta)),
         command=sources[0].plan.command if len(sources) == 1 else (),
         margin=limit.text if limit else "",
-        warnings=(*more, *_warnings(sources, rows, primary)),
+        warnings=(*more, *remarks.warnings(sources, rows, primary)),
         notes=tuple(notes),
     )
 
@@ -138,58 +136,6 @@ def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
         return planned[0]
     configs = [next(filter(None, (parsed_config(r.folder) for r in v.runs.values())), {}) for v in (base, own)]
     return differences(*configs) if all(configs) else {}
-
-
-def _primary(sources: Sequence[Source]) -> tuple[str, list[str]]:
-    """The declared primary metric, and a warning where the studies declare several."""
-    declared = list(dict.fromkeys(s.plan.primary_metric for s in sources if s.plan.primary_metric))
-    if not declared:  # run folders without a study
-        configs = (_declared_by(record.folder) for source in sources for record in source.records[:1])
-        declared = list(dict.fromkeys(filter(None, configs))) or ["loss"]
-    if len(declared) == 1:
-        return declared[0], []
-    return declared[0], [
-        f"The studies declare different primary metrics ({', '.join(declared)}); the first one counts."
-    ]
-
-
-def _declared_by(folder: Path) -> str:
-    """The primary metric that a run's config declares; empty when it cannot be had."""
-    import yaml  # type: ignore[import-untyped]
-
-    try:
-        content = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        return str(content["experiment"]["primary_metric"])
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
-        return ""
-
-
-def _metrics(members: Sequence[_Member], primary: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """What is shown: the primary metric, then all that varies with the seed, as declared; or what was asked for."""
-    found = dict.fromkeys(key[0] for member in members for key in member.values)
-    if asked:
-        for name in asked:
-            declared(name, strict=True)
-            if name not in found:
-                near = closest(name, found)
-                hint = f" Did you mean {near!r}?" if near else ""
-                listed = ", ".join(known for known in found if "/" not in known) or "nothing"
-                raise ConfigError(f"metric={name}: not measured in any of these runs.{hint} Measured: {listed}.")
-        return tuple(dict.fromkeys(asked))
-    places = {name: place for place, name in enumerate(METRICS)}
-    # Times depend on the machine and its load: they are compared only where somebody asks for them.
-    tested = [name for name in found if "/" not in name and declared(name).kind not in ("exact", "timing")]
-    rest = [name for name in tested if name != primary]
-    rest.sort(key=lambda name: places.get(name, len(places)))
-    return (primary, *rest)
-
-
-def declared(name: str, *, strict: bool = False) -> Metric:
-    """The declaration of `name`. One that nobody declared is only a number with a name, unless `strict`."""
-    if not strict and name.split("/", 1)[0] not in METRICS:
-        return Metric(name, "", "neither", "stochastic", "not declared")
-    found = metric(name)
-    return found if found.name == name else replace(found, name=name)
 
 
 def _draft(member: _Member, primary: str, limit: Margin | None) -> None:
@@ -267,39 +213,3 @@ def _count(member: _Member, name: str) -> Number | None:
 def _common_baseline(rows: Sequence[Row]) -> str:
     named = dict.fromkeys(row.baseline for row in rows if row.baseline is not None)
     return next(iter(named)) if len(named) == 1 else ""
-
-
-def _warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> list[str]:
-    """What must be known before the numbers are believed."""
-    found = [
-        f"{s.folder}: plan.json could not be used ({s.plan.problem}); the runs are those found in the folder."
-        for s in sources
-        if s.plan.problem
-    ]
-    for row in rows:
-        name = printable(row.label)
-        percent = row.parameters_percent
-        if row.cell(primary).verdict == BETTER and percent and percent > MORE and not _twin(row, rows):
-            found.append(
-                f"{name} is better with {percent:.1f} % more parameters: size alone may explain it. Compare a variant "
-                "with as many parameters as the baseline."
-            )
-        found += [f"{name}: {printable(flag)}." for flag in row.flags]
-        differing = [
-            name for (name, step), cell in row.cells.items() if step is None and "not the same in every" in cell.reason
-        ]
-        if differing:
-            found.append(f"{name}: {', '.join(differing[:3])} should be the same in every seed, and is not.")
-    return found
-
-
-def _twin(row: Row, rows: Sequence[Row]) -> bool:
-    """Whether another row makes the same change (and more) with the baseline's number of parameters."""
-    return any(
-        other is not row
-        and other.baseline == row.baseline
-        and all(other.delta.get(key) == value for key, value in row.delta.items())
-        and other.parameters_difference is not None
-        and abs(other.parameters_percent or 0) <= MATCHED
-        for other in rows
-    )

@@ -20,7 +20,8 @@ from gptlab.results.advice import advice
 from gptlab.results.caption import caption, lost_runs
 from gptlab.results.cells import printable
 from gptlab.results.comparison import Comparison
-from gptlab.results.grid import PAPER, SCREEN, Column, Entry, Grid, Value, grids
+from gptlab.results.entries import Entry, Value
+from gptlab.results.grid import PAPER, SCREEN, Column, Grid, grids
 from gptlab.results.latex import latex
 from gptlab.results.study import guarded
 from gptlab.results.views import views

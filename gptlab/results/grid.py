@@ -5,30 +5,18 @@ Every format shows these grids, so that no two of them can disagree.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from gptlab.results.advice import remainder, too_few
-from gptlab.results.cells import printable
-from gptlab.results.comparing import declared
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison, Row
+from gptlab.results.entries import Entry, decimals, factor, number, percent_entry, text_entry, value_entry
 from gptlab.results.study import describe_change
 
-Value = str | int | float | bool | None
 PAPER, SCREEN, FILE = 1, 2, 3  # where a column is shown: everywhere; not in print; only in files for programs
 EXPLORATORY = "exploratory"
-SMALLEST, LARGEST = 1e-3, 1e7  # outside, powers of ten are easier to read
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A value and how it is written. Numbers are plain (no separators): what is shown can be read back."""
-
-    value: Value
-    text: str
-    bold: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +122,7 @@ def grids(comparison: Comparison) -> list[Grid]:
 
 def _of_metric(comparison: Comparison, name: str, said: bool) -> Grid:
     found = [row.cell(name) for row in comparison.rows]
-    places = _places(found)
+    places = decimals(found)
     lines = [
         (*_row_entries(row, cell.bold), *_cell_entries(cell, places, _CELL, said))
         for row, cell in zip(comparison.rows, found, strict=True)
@@ -145,7 +133,7 @@ def _of_metric(comparison: Comparison, name: str, said: bool) -> Grid:
 def _by_step(comparison: Comparison, name: str, said: bool) -> Grid:
     columns: list[Column] = list(_ROW)
     lines = [list(_row_entries(row, False)) for row in comparison.rows]
-    places = _places([row.cell(name, step) for row in comparison.rows for step in comparison.steps])
+    places = decimals([row.cell(name, step) for row in comparison.rows for step in comparison.steps])
     for step in comparison.steps:
         columns += [
             Column(f"{column.name}_at_{step}", f"{column.header} at {step}", column.level, column.kind)
@@ -160,7 +148,9 @@ def _by_step(comparison: Comparison, name: str, said: bool) -> Grid:
 def _title(comparison: Comparison, name: str) -> str:
     about = declared(name)
     role = "primary metric" if name == comparison.primary_metric else EXPLORATORY
-    role = {"exact": "counted", "timing": "timing: depends on the machine and its load"}.get(about.kind, role)
+    role = "counted" if about.kind == "exact" else role
+    if about.kind == "timing":  # corrected by itself; as the primary metric, as any primary metric is
+        role = ", ".join((*([role] if role != EXPLORATORY else []), "timing: depends on the machine and its load"))
     better = f"{'neither direction' if about.direction == 'neither' else about.direction} is better"
     direction = "" if (about.kind, about.direction) == ("exact", "neither") else better
     words = ", ".join(filter(None, (about.unit, direction, role)))
@@ -170,14 +160,14 @@ def _title(comparison: Comparison, name: str) -> str:
 def _row_entries(row: Row, bold: bool) -> Iterable[Entry]:
     for column in _ROW:
         if column.name == "variant":
-            yield _text(row.label, bold)
+            yield text_entry(row.label, bold)
         elif column.name == "changed":
-            yield _text("(baseline)" if row.is_baseline and not row.delta else describe_change(dict(row.delta)))
+            yield text_entry("(baseline)" if row.is_baseline and not row.delta else describe_change(dict(row.delta)))
         elif column.name == "seeds":
-            yield _text(seeds_text(row))
+            yield text_entry(seeds_text(row))
         else:
             value = getattr(row, column.name)
-            yield _percent(value) if column.name.endswith("_percent") else _entry(value)
+            yield percent_entry(value) if column.name.endswith("_percent") else value_entry(value)
 
 
 def seeds_text(row: Row) -> str:
@@ -198,70 +188,23 @@ def _cell_entries(cell: Cell, places: int, columns: Sequence[Column], said: bool
         if quiet and name in ("verdict", "note"):
             yield Entry(value or None, remainder(cell) if name == "note" else "")
         elif name == "verdict":
-            yield _text(cell.words if cell.verdict == NOT_COMPARABLE else cell.verdict, cell.bold)
+            yield text_entry(cell.words if cell.verdict == NOT_COMPARABLE else cell.verdict, cell.bold)
         elif value is None or isinstance(value, (str, bool)):
-            yield _entry(value)
+            yield value_entry(value)
         elif name in ("mean", "sd", "half_width"):
             yield Entry(value, number(value, places))
         elif name in ("difference", "low", "high", "detectable"):
             yield Entry(value, on_scale(value) if name != "detectable" or ratio else number(value, places))
         elif name == "relative":
-            yield _percent(value)
+            yield percent_entry(value)
         elif name.startswith("p_") or name == "p":
             yield Entry(value, f"{value:.4f}" if value >= 5e-5 else f"{value:.1e}")
         elif name == "wins":
             yield Entry(value, f"{value}/{cell.pairs}")
         else:
-            yield _entry(value)
+            yield value_entry(value)
 
 
 def _note(cell: Cell) -> str:
     words = "" if cell.verdict == NOT_COMPARABLE else cell.reason
     return "; ".join(filter(None, (EXPLORATORY if cell.exploratory else "", words)))
-
-
-def _places(cells: Sequence[Cell]) -> int:
-    """Decimals for a metric: two digits of the narrowest interval, or of the smallest difference without intervals."""
-    widths = [c.high - c.low for c in cells if c.interval == "t" and c.scale == "difference" and c.high and c.low]
-    sizes = widths or [c.difference for c in cells if c.difference and c.scale == "difference"]
-    sizes = [abs(size) / 2 for size in sizes or [(c.mean or 0.0) / 50 for c in cells] if size and math.isfinite(size)]
-    if not sizes or (smallest := min(sizes)) <= 0:
-        return 4
-    return max(0, min(8, 1 - math.floor(math.log10(smallest))))
-
-
-def number(value: float, places: int, sign: bool = False) -> str:
-    """A plain decimal; a power of ten for what would lose its digits. Infinity and NaN in words."""
-    plus = "+" if sign else ""
-    if not math.isfinite(value):
-        return f"{value:{plus}f}"
-    size = abs(value)
-    if value and (size < 0.5 * 10**-places or size >= LARGEST):
-        return f"{value:{plus}.2e}"
-    return f"{value:{plus}.{places}f}"
-
-
-def factor(value: float) -> str:
-    """`x1.071`; a power of ten where that would lose its digits."""
-    return f"x{value:.3f}" if 0.1 <= value < 1000 else f"x{value:.2e}" if math.isfinite(value) else "xinf"
-
-
-def _percent(value: float | None) -> Entry:
-    if value is None:
-        return Entry(None, "")
-    return Entry(value, number(value, 2, sign=True) if value else "0")
-
-
-def _text(text: str, bold: bool = False) -> Entry:
-    shown = printable(text)
-    return Entry(shown, shown, bold)
-
-
-def _entry(value: Any) -> Entry:
-    if value is None or value == "":
-        return Entry(None, "")
-    if isinstance(value, bool):
-        return Entry(value, "yes" if value else "")
-    if isinstance(value, str):
-        return _text(value)
-    return Entry(value, str(value) if isinstance(value, int) else f"{value:.2f}")

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from gptlab.results.advice import too_few
 from gptlab.results.caption import caption, lost_runs
 from gptlab.results.cells import printable
 from gptlab.results.comparison import Comparison
-from gptlab.results.grid import PAPER, Column, Entry, Grid
+from gptlab.results.entries import Entry
+from gptlab.results.grid import PAPER, Column, Grid
 from gptlab.results.views import views
 
 # pdfTeX stops at a letter that its fonts lack; it gets the code point, other engines (Umathcode) the letter itself.
 OTHERS = r"\DeclareRobustCommand{\gptlabchar}[2]{\ifdefined\Umathcode#1\else{\ttfamily U+#2}\fi}"
-# What pdfTeX's default encoding can set beside ASCII: these, and up to LAST the ASCII letters with these accents.
 LONG = 20  # characters: a longer text is broken into lines
+PAGE, LETTER = 345, 4.2  # points: the text of a portrait A4 page (class article), a letter in footnotesize
+# Columns that belong together; all others are numbers.
+IDEAS = dict.fromkeys(("changed", "seeds", "parameters_percent", "flops_percent"), "change")
+IDEAS |= {"verdict": "words", "note": "words"}
+# What pdfTeX's default encoding can set beside ASCII: these, and up to LAST the ASCII letters with these accents.
 LETTERS = "ßæÆœŒøØłŁı–—‘’“”…"
 LAST = "\u017f"
 ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]\d+)?")
+_TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': '{"}', "±": r"$\pm$", "'": "{'}", "`": "{`}", "[": "{[}", "]": "{]}",
+}  # fmt: skip
 
 
 def latex(comparison: Comparison) -> str:
@@ -28,29 +40,59 @@ def latex(comparison: Comparison) -> str:
     for grid, common in views(comparison, PAPER):
         words = " ".join(filter(None, (f"{grid.title}.", common, said)))
         said = ""  # how to read the numbers, once
-        columns = "".join(_latex_column(grid, place) for place in range(len(grid.columns)))
-        head = " & ".join(f"{{{_tex(column.header)}}}" for column in grid.columns)
-        lines = [
-            " & ".join(_latex_cell(column, entry) for column, entry in zip(grid.columns, line, strict=True)) + r" \\"
-            for line in grid.lines
-        ]
         parts += [
             r"\begin{table}",
             r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",  # a comparison is wide
             rf"\caption{{{_tex(words)}}}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            rf"{head} \\",
-            r"\midrule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
         ]
+        for number, places in enumerate(_fitting(grid)):
+            parts += [r"\par\medskip"] * bool(number) + _tabular(grid, places)
+        parts.append(r"\end{table}")
     first = ["% In the preamble: \\usepackage{booktabs,siunitx}"]
     first += [OTHERS] if any(r"\gptlabchar" in part for part in parts) else []
     said_too = [f"% Warning: {_comment(text)}" for text in (*lost_runs(comparison), *comparison.warnings)]
     return "\n".join([*first, *parts, *said_too]) + "\n"
+
+
+def _fitting(grid: Grid) -> list[list[int]]:
+    """The columns of each tabular: as many ideas side by side as a portrait page takes, the variant before each."""
+    groups: list[list[int]] = []
+    last: tuple[str, str] | None = None
+    for place, column in enumerate(grid.columns[1:], 1):
+        name, _, step = column.name.partition("_at_")
+        idea = (IDEAS.get(name, "numbers"), step)
+        if idea != last:
+            groups.append([])
+        groups[-1].append(place)
+        last = idea
+    found = [[0]]
+    for group in groups:
+        if sum(_width(grid, place) for place in found[-1] + group) > PAGE and len(found[-1]) > 1:
+            found.append([0])
+        for place in group:
+            if sum(_width(grid, other) for other in [*found[-1], place]) > PAGE and len(found[-1]) > 1:
+                found.append([0])
+            found[-1].append(place)
+    return found
+
+
+def _width(grid: Grid, place: int) -> float:
+    """About how wide the column will be, in points."""
+    header, texts = grid.columns[place].header, [line[place].text for line in grid.lines]
+    power = 20 if grid.columns[place].kind == "number" and any("e" in text for text in texts) else 0
+    longest = max(map(len, texts), default=0)
+    longest = min(longest, LONG) if grid.columns[place].kind == "text" else longest
+    return max(LETTER * len(header), LETTER * longest + power) + 6
+
+
+def _tabular(grid: Grid, places: Sequence[int]) -> list[str]:
+    columns = "".join(_latex_column(grid, place) for place in places)
+    head = " & ".join(f"{{{_tex(grid.columns[place].header)}}}" for place in places)
+    lines = [
+        " & ".join(_latex_cell(grid.columns[place], line[place]) for place in places) + r" \\" for line in grid.lines
+    ]
+    first, last = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
+    return [first, r"\toprule", rf"{head} \\", r"\midrule", *lines, r"\bottomrule", last]
 
 
 def _latex_column(grid: Grid, place: int) -> str:
@@ -75,14 +117,6 @@ def _latex_cell(column: Column, entry: Entry) -> str:
     if entry.text.startswith("x") and _NUMBER.fullmatch(entry.text[1:]):
         return rf"{{$\times$\num{{{entry.text[1:]}}}}}"
     return f"{{{_tex(entry.text)}}}"  # braces: siunitx leaves it alone
-
-
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]\d+)?")
-_TEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': '{"}', "±": r"$\pm$", "'": "{'}", "`": "{`}", "[": "{[}", "]": "{]}",
-}  # fmt: skip
 
 
 def _tex(text: str) -> str:

@@ -63,6 +63,7 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     hashes: dict[str, str] = field(default_factory=dict)
     outcome: str = ""  # of training: ok, diverged, collapsed, leaked; empty without training
+    history_bytes: int | None = None  # of metrics.jsonl, as the run wrote it: `state` rests on it
     code: dict[str, str] = field(default_factory=dict)  # what made it, for `gptlab.runs.code.changes`
 
 
@@ -155,6 +156,7 @@ def load_outcome(run_folder: Path | str) -> Outcome:
         warnings=_sentences(result.get("warnings")),
         hashes=hashes if isinstance(hashes := result.get("artifacts"), dict) else {},
         outcome=str(result.get("outcome") or ""),
+        history_bytes=size if isinstance(size := result.get("history_bytes"), int) else None,
         code=made_by if isinstance(made_by := result.get("code"), dict) else {},
     )
 

@@ -1,12 +1,12 @@
 """What a comparison needs of each run, and no more: its numbers, what it was, and where it ran.
 
-Only small files are read (result.json, config.yaml, manifest.json), and no YAML is parsed: ten thousand runs take about
-a second. Reading never writes, and a bad file costs one run.
+All numbers are in result.json. The run's small tables are read to see that they are whole, of a long history only its
+size is looked at, and no YAML is parsed: ten thousand runs take less than two seconds. Reading never writes, and a bad
+file costs one run.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from gptlab.config import NOT_IDENTITY, flatten
 from gptlab.errors import ConfigError
 from gptlab.results.artifacts import GENERATION, LAYERS, STEPS
-from gptlab.results.depth import gradient_ends
-from gptlab.results.reading import PLAN, DamagedError, Plan, PlannedRun, load_outcome, load_plan
+from gptlab.results.reading import PLAN, DamagedError, Outcome, Plan, PlannedRun, load_outcome, load_plan
 from gptlab.runs.states import RESULT, load_object
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
@@ -67,8 +66,11 @@ class Source:
     records: tuple[Record, ...]
 
 
-def load_sources(paths: Sequence[Path | str]) -> list[Source]:
-    """Read the studies and run folders in `paths`. ConfigError for a path that is neither, or that is named twice."""
+def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[Source]:
+    """Read the studies and run folders in `paths`. ConfigError for a path that is neither, or that is named twice.
+
+    `histories`: metrics.jsonl is going to be read too, so it is checked to the byte.
+    """
     studies: dict[Path, list[PlannedRun] | None] = {}  # None: all of its runs
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
@@ -84,7 +86,7 @@ def load_sources(paths: Sequence[Path | str]) -> list[Source]:
             chosen.append(_planned(path))
         elif studies.setdefault(path, None) is not None:
             raise ConfigError(f"compare: {path} is named twice, as a whole and by some of its runs.")
-    return [_load(folder, chosen) for folder, chosen in studies.items()]
+    return [_load(folder, chosen, histories) for folder, chosen in studies.items()]
 
 
 def parsed_config(folder: Path) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def _planned(path: Path) -> PlannedRun:
         return PlannedRun("", path.name, 0, path.name)
 
 
-def _load(folder: Path, chosen: Iterable[PlannedRun] | None) -> Source:
+def _load(folder: Path, chosen: Iterable[PlannedRun] | None, histories: bool) -> Source:
     if chosen is None:
         plan = load_plan(folder)
     elif os.path.lexists(folder / PLAN):
@@ -124,10 +126,10 @@ def _load(folder: Path, chosen: Iterable[PlannedRun] | None) -> Source:
     else:
         plan = Plan(folder.name, "", (), "", "", tuple(chosen))
     known: dict[Facts, Facts] = {}
-    return Source(folder, plan, tuple(_record(folder, run, known) for run in plan.runs))
+    return Source(folder, plan, tuple(_record(folder, run, known, histories) for run in plan.runs))
 
 
-def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts]) -> Record:
+def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts], histories: bool) -> Record:
     folder = os.path.join(study, run.folder)
     outcome = load_outcome(folder)
     state, error, variant, facts = outcome.state, outcome.error, "", Facts()
@@ -137,7 +139,7 @@ def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts]) -> Record:
             variant = _variant(_checked(folder, CONFIG, outcome.hashes))
             facts = _facts(_checked(folder, MANIFEST, outcome.hashes))
             if state == "finished":
-                metrics |= _measured(folder, outcome.hashes)
+                _tables(folder, outcome, histories)
         except DamagedError as damage:
             state, error = ("damaged", str(damage)) if state == "finished" else (state, error or str(damage))
     if outcome.seconds is not None:
@@ -148,20 +150,14 @@ def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts]) -> Record:
     return Record(study, run, state, outcome.outcome, error, metrics, outcome.not_finite, variant, facts)
 
 
-def _measured(folder: str, hashes: dict[str, str]) -> dict[str, float]:
-    """The numbers that a run's tables add to its result; DamagedError where one of the tables is not as it was written.
+def _tables(folder: str, outcome: Outcome, histories: bool) -> None:
+    """DamagedError where a table is not as the run wrote it: such a run is no evidence, whatever is asked of it.
 
-    A run whose tables are damaged is no evidence, whichever of its numbers are asked for.
+    The size of the history has been compared already, by its state; `histories`: compare every byte of it.
     """
-    for name in (STEPS, GENERATION):
-        if name in hashes:
-            _checked(folder, name, hashes)
-    if hashes and LAYERS not in hashes:
-        return {}
-    try:
-        return gradient_ends(_checked(folder, LAYERS, hashes))
-    except (ValueError, csv.Error) as error:
-        raise DamagedError(f"{LAYERS}: not as it should be ({type(error).__name__})") from error
+    for name in (LAYERS, GENERATION, STEPS) if histories or not outcome.history_bytes else (LAYERS, GENERATION):
+        if name in outcome.hashes:
+            _checked(folder, name, outcome.hashes)
 
 
 def _checked(folder: str, name: str, hashes: dict[str, str]) -> bytes:

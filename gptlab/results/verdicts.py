@@ -15,7 +15,8 @@ from gptlab.results import cells
 from gptlab.results.advice import advice
 from gptlab.results.caption import caption, lost_runs
 from gptlab.results.comparison import BETTER, WORSE, Comparison
-from gptlab.results.grid import SCREEN, Column, Entry, Grid
+from gptlab.results.entries import Entry
+from gptlab.results.grid import SCREEN, Column, Grid
 from gptlab.results.layout import emit, fits, make_console, pack, print_whole
 from gptlab.results.sections import LABEL_WIDTH, Group
 from gptlab.results.sections import Column as Shown

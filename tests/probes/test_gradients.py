@@ -104,6 +104,8 @@ def test_parts_are_made_of_their_tensors(changes: dict[str, object]) -> None:
         assert parts[layer, part, "grad_mean_abs"] == pytest.approx(weighted)
     whole = sum(value**2 for (_, part, metric), value in parts.items() if metric == "grad_norm" and part != "all")
     assert found.metrics["grad_norm"] ** 2 == pytest.approx(whole)
+    assert found.metrics["grad_norm_first"] == parts[0, "all", "grad_norm"]
+    assert found.metrics["grad_norm_last"] == parts[2, "all", "grad_norm"]
     assert {row["step"] for row in found.tables["layers"]} == {0}
 
 

@@ -33,6 +33,8 @@ class Arm:
     outcome: str = "ok"
     train: Mapping[str, Any] = field(default_factory=dict)
     curve: Sequence[int] = ()  # steps at which there is a validation loss
+    history_bytes: bool = False  # whether the result says how long the history is; older ones do not
+    files: Mapping[str, str] = field(default_factory=dict)  # more that each run writes
 
 
 def make_seeded(
@@ -98,6 +100,8 @@ def _write(folder: Path, arm: Arm, seed: int, value: float | None, metric: str, 
             for step in arm.curve
         ]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, content in arm.files.items():
+        (folder / name).write_text(content)
     state = arm.states.get(seed, "finished")
     numbers = {"parameters": 1000, "flops_forward_per_token": 2000, "flops_training_per_token": 6000}
     result: dict[str, Any] = {"schema": 1, "id": id_, "label": arm.label, "seed": seed, "state": state}
@@ -108,5 +112,7 @@ def _write(folder: Path, arm: Arm, seed: int, value: float | None, metric: str, 
     }
     if state == "crashed":
         return
+    if arm.history_bytes:
+        result["history_bytes"] = (folder / "metrics.jsonl").stat().st_size
     result["artifacts"] = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
     (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")

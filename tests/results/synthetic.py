@@ -243,6 +243,7 @@ def _metrics(variant: Variant, layers: list[list[Any]]) -> dict[str, Any]:
     head = variant.groups.get("head", 0)
     flops = 2 * (total - variant.groups.get("token_embedding", 0)) + 37_748_736
     norms = [row[4] for row in layers if row[3] == "grad_norm" and row[2] != "all"]
+    whole = [row[4] for row in layers if row[2:4] == ["all", "grad_norm"]]
     means = [row[4] for row in layers if row[3] == "grad_mean_abs" and row[2] != "all"]
     return {
         "parameters": total,
@@ -254,6 +255,8 @@ def _metrics(variant: Variant, layers: list[list[Any]]) -> dict[str, Any]:
         "loss": variant.loss,
         "ln_vocab_size": LN_VOCAB,
         "grad_norm": math.hypot(*norms),
+        "grad_norm_first": whole[0],
+        "grad_norm_last": whole[-1],
         "grad_mean_abs": sum(means) / len(means),
         **{f"parameters/{group}": count for group, count in variant.groups.items()},
     }

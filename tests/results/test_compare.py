@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from scipy import stats
 
 from gptlab.errors import ConfigError
-from gptlab.results import Comparison, compare
+from gptlab.results import Comparison, compare, load_study
+from gptlab.results.caption import caption
 from gptlab.results.comparison import VERDICTS
-from gptlab.results.depth import gradient_ends
+from gptlab.results.figures import figures
+from gptlab.results.figures.style import drawing
 from gptlab.results.grid import grids
 from tests.results.seeded import MANIFEST, Arm, make_seeded
 from tests.results.trained import make_trained
@@ -381,6 +384,21 @@ def test_times_weigh_nothing_in_the_correction_of_all_else(tmp_path: Path) -> No
     assert "timing: depends on the machine and its load" in grids(comparison)[0].title
 
 
+def test_a_time_that_was_declared_primary_says_so(tmp_path: Path) -> None:
+    comparison = compare([make_seeded(tmp_path, arms(), metric="train_seconds")])
+    assert "primary metric, timing: depends on the machine" in grids(comparison)[0].title
+    assert "by themselves" not in caption(comparison)
+
+
+def test_the_caption_names_what_is_corrected_by_itself(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [replace(arm, curve=[0, 10, 20]) for arm in arms()])
+    assert "by themselves" not in caption(compare([folder]))
+    shown = compare([folder], by="step")
+    assert "Benjamini-Hochberg (values at training steps by themselves) and exploratory" in caption(shown)
+    timed = compare([folder], metrics=["final_loss", "seconds"])
+    assert "Benjamini-Hochberg (times by themselves) and exploratory" in caption(timed)
+
+
 def test_every_compared_metric_has_a_verdict(tmp_path: Path) -> None:
     comparison = compare([make_trained(tmp_path)])
     cells = [row.cell(name) for row in comparison.rows if row.baseline for name in comparison.metrics]
@@ -388,13 +406,58 @@ def test_every_compared_metric_has_a_verdict(tmp_path: Path) -> None:
     assert {cell.verdict for cell in cells} <= set(VERDICTS)
 
 
-def test_the_ends_of_the_gradient_are_those_of_the_first_measured_step() -> None:
-    lines = ["step,layer,part,metric,value", "9,0,all,grad_norm,7", "0,,head,grad_norm,5", "0,1,all,grad_norm,2"]
-    lines += ["0,10,all,grad_norm,0.5", "0,0,all,grad_norm,3", "0,0,all,grad_mean_abs,8", "0,2,all,grad_norm,"]
-    assert gradient_ends("\n".join(lines).encode()) == {"grad_norm_first": 3.0, "grad_norm_last": 0.5}
-    assert gradient_ends(b"") == gradient_ends(b"a,b\n1,2\n") == gradient_ends(lines[0].encode()) == {}
-    with pytest.raises(ValueError, match="could not convert"):
-        gradient_ends(f"{lines[0]}\n0,0,all,grad_norm,x".encode())
+def test_a_closed_form_is_compared_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    found = arms()
+    for place, arm in enumerate(found):
+        arm.metrics = {"initial_loss": 2.0, "initial_loss_expected": 2.0 + place}
+    folder = make_seeded(tmp_path, found)
+    comparison = compare([folder])
+    assert comparison.metrics == ("final_loss", "initial_loss")
+    assert comparison.row("relu").cell("initial_loss_expected").reason == "not measured"  # and corrects nothing
+    asked = compare([folder], metrics=["initial_loss_expected"])
+    assert asked.metrics == ("initial_loss_expected",)
+    assert asked.row("relu").cell("initial_loss_expected").difference == 1.0
+
+
+def test_both_ends_of_the_gradient_are_metrics_like_any_other(tmp_path: Path) -> None:
+    folder = make_trained(tmp_path)
+    run = next(path for path in folder.iterdir() if (path / "layers.csv").is_file())
+    rows = [line.split(",") for line in (run / "layers.csv").read_text().splitlines()]
+    norms = [float(row[4]) for row in rows if row[2:4] == ["all", "grad_norm"]]
+    metrics = json.loads((run / "result.json").read_text())["metrics"]
+    assert (metrics["grad_norm_first"], metrics["grad_norm_last"]) == (norms[0], norms[-1])
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps({**plan, "primary_metric": "grad_norm_first"}))
+    study, comparison = load_study(folder), compare([folder])
+    assert "grad_norm_first" in study.runs
+    assert comparison.metrics[0] == "grad_norm_first"
+    with drawing():
+        assert "differences" in dict(figures(study, comparison))
+
+
+def test_the_history_is_hashed_only_where_it_is_read(tmp_path: Path) -> None:
+    found = arms(curve=[0, 10, 20], history_bytes=True)
+    folder = make_seeded(tmp_path, [replace(found[0], curve=[0, 10, 20], history_bytes=True), found[1]])
+    run = next(path for path in folder.iterdir() if (path / "metrics.jsonl").exists() and path.name.endswith("s7"))
+    content = (run / "metrics.jsonl").read_bytes()
+    (run / "metrics.jsonl").write_bytes(content.replace(b"0", b"1"))
+    assert sum(row.n_missing for row in compare([folder]).rows) == 0
+    comparison = compare([folder], by="step")
+    assert [text for row in comparison.rows for text in row.failures] == [
+        "seed 7 damaged: metrics.jsonl: not as the run wrote it (its SHA-256 differs from result.json)"
+    ]
+    (run / "metrics.jsonl").write_bytes(content[:-1])
+    assert sum(row.n_missing for row in compare([folder]).rows) == 1
+
+
+@pytest.mark.parametrize("name", ["layers.csv", "generation.json"])
+def test_a_damaged_table_costs_its_run_in_every_comparison(tmp_path: Path, name: str) -> None:
+    folder = make_trained(tmp_path)
+    run = next(path for path in sorted(folder.iterdir()) if (path / name).is_file())
+    (run / name).write_text((run / name).read_text() + " ")
+    lost = [text for row in compare([folder]).rows for text in row.failures if "damaged" in text]
+    assert len(lost) == 1
+    assert f"{name}: not as the run wrote it" in lost[0]
 
 
 def test_metrics_are_chosen_by_name(tmp_path: Path) -> None:

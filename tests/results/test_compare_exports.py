@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gptlab.results import Comparison, compare, export, finish_study, print_comparison
+from gptlab.results.advice import advice
 from gptlab.results.grid import PAPER, SCREEN, grids
 from gptlab.results.views import views
 from tests.results.seeded import Arm, make_seeded
@@ -89,10 +90,15 @@ def from_html(text: str) -> list[list[list[str]]]:
 
 def from_latex(text: str) -> list[list[list[str]]]:
     tables = []
-    for part in re.findall(r"\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
-        lines = [line for line in part.splitlines() if line != r"\midrule"]
-        assert all(line.endswith(r" \\") for line in lines)
-        tables.append([[_untex(cell) for cell in re.split(r" (?<!\\)& ", line[:-3])] for line in lines])
+    for whole in re.findall(r"\\begin\{table\}\n(.*?)\\end\{table\}", text, re.DOTALL):
+        rows: list[list[str]] = []
+        for part in re.findall(r"\\toprule\n(.*?)\\bottomrule", whole, re.DOTALL):
+            lines = [line for line in part.splitlines() if line != r"\midrule"]
+            assert all(line.endswith(r" \\") for line in lines)
+            cells = [[_untex(cell) for cell in re.split(r" (?<!\\)& ", line[:-3])] for line in lines]
+            assert not rows or [row[0] for row in rows] == [row[0] for row in cells]  # each part names its variants
+            rows = [a + b[1:] for a, b in zip(rows, cells, strict=True)] if rows else cells
+        tables.append(rows)
     return tables
 
 
@@ -180,7 +186,7 @@ def test_bold_is_only_for_what_survived(comparison: Comparison, tmp_path: Path) 
     bold = [row.label for row in comparison.rows if row.cell("final_loss").bold]
     assert not bold  # all are worse, or unclear
     better = compare([make_seeded(tmp_path / "b", [Arm("none", values(0)), Arm("x", values(-0.5), {"n_layers": 9})])])
-    assert export(better, "latex").count(r"\textbf{") == 2  # the name and the verdict
+    assert export(better, "latex").count(r"\textbf{") == 3  # the name in each of two parts, and the verdict
     assert r"\textbf{x}" in export(better, "latex")
     assert "**better**" in export(better, "md")
     assert "<strong>better</strong>" in export(better, "html")
@@ -188,8 +194,8 @@ def test_bold_is_only_for_what_survived(comparison: Comparison, tmp_path: Path) 
 
 def test_latex_is_balanced(comparison: Comparison) -> None:
     text = export(comparison, "latex")
-    for name in ("table", "tabular"):
-        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == len(comparison.metrics)
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == len(comparison.metrics)
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") >= len(comparison.metrics)
     bare = re.sub(r"\\[{}]", "", text)
     assert bare.count("{") == bare.count("}")
     for table in re.findall(r"\\begin\{tabular\}\{([^\n]*)\}\n\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
@@ -198,6 +204,46 @@ def test_latex_is_balanced(comparison: Comparison) -> None:
 
 
 EVERY_LETTER = "".join(map(chr, [*range(0xA1, 0x250), *range(0x1E00, 0x1F00), 0x20AC, 0x2192, 0x221E, 0x3B1, 0x1F642]))
+
+
+def test_latex_stacks_what_is_wider_than_a_portrait_page(tmp_path: Path) -> None:
+    text = export(compare([six_variants(tmp_path)]), "latex")
+    first = text[: text.index(r"\end{table}")]
+    heads = [head.replace("{", "").replace("}", "") for head in re.findall(r"\\toprule\n(.*?) \\\\", first)]
+    assert [head.split(" & ")[:2] for head in heads] == [
+        ["variant", "changed"],
+        ["variant", "mean"],
+        ["variant", "verdict"],
+    ]
+
+
+@pytest.mark.slow
+def test_latex_fits_a_portrait_page(tmp_path: Path) -> None:
+    if not shutil.which("pdflatex") or subprocess.run(["kpsewhich", "siunitx.sty"], check=False).returncode:
+        pytest.skip("no pdflatex with siunitx here (Debian packages texlive-latex-base and texlive-science)")
+    page = "\\documentclass[a4paper]{article}\\usepackage{booktabs,siunitx}\\begin{document}\n"
+    page += export(compare([six_variants(tmp_path)]), "latex") + "\\end{document}\n"
+    (tmp_path / "t.tex").write_text(page, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "t.tex"], cwd=tmp_path, check=False, capture_output=True, timeout=120
+    )
+    assert done.returncode == 0
+    assert b"Overfull" not in done.stdout
+
+
+def six_variants(root: Path) -> Path:
+    """A typical study: six changes on five seeds, a run that failed, a small p."""
+    changes = {
+        "relu": {"activation": "relu"}, "post_ln": {"norm_placement": "post"}, "no_shortcut": {"shortcut": "none"},
+        "rmsnorm,swiglu": {"norm": "rmsnorm", "feed_forward": "swiglu"}, "learned_positions": {"position": "learned"},
+        "untied": {"tie_weights": False},
+    }  # fmt: skip
+    found = [Arm("none", values(0, SEEDS[:5]), metrics={"grad_norm": 2.0, "train_loss": 3.0})]
+    for k, (name, change) in enumerate(changes.items(), 1):
+        more = {"parameters": 1000 + 37 * k, "flops_forward_per_token": 2000 + 3 * k, "grad_norm": 2.0 + k}
+        lost = {3: "failed"} if name == "no_shortcut" else {}
+        found.append(Arm(name, values(0.05 * k, SEEDS[:5]), change, {**more, "train_loss": 3.0}, states=lost))
+    return make_seeded(root, found)
 
 
 @pytest.mark.slow
@@ -299,6 +345,36 @@ def test_missing_seeds_are_said_once_and_the_values_stay(
         assert text.count(command) == 1
     for text in (export(comparison, "csv"), export(comparison, "json")):
         assert text.count("too few seeds") == 3
+
+
+@pytest.mark.parametrize(
+    ("states", "said", "command"),
+    [
+        (dict.fromkeys((3, 4, 5), "failed"), "Of the planned runs: 3 failed.", "seed=1,2,3,4,5 retry_failed=true"),
+        (dict.fromkeys((3, 4, 5), "planned"), "Of the planned runs: 3 planned.", "seed=1,2,3,4,5"),
+        ({3: "failed", 4: "crashed", 5: "planned"}, "1 crashed, 1 failed, 1 planned.", "1,2,3,4,5 retry_failed=true"),
+        (dict.fromkeys((3, 4, 5), "diverged"), "Of the planned runs: 3 diverged.", "seed=1,2,3,4,5,6,7,8"),
+    ],
+)
+def test_seeds_that_were_planned_are_not_asked_for_anew(
+    tmp_path: Path, states: dict[int, str], said: str, command: str
+) -> None:
+    seeds = [1, 2, 3, 4, 5]
+    found = [Arm("none", values(0, seeds)), Arm("x", values(1, seeds), {"n_layers": 9}, states=states)]
+    given = ["gptlab", "seed=1,2,3,4,5", "retry_failed=false"]
+    words, asked = advice(compare([make_seeded(tmp_path, found, command=given)])) or ("", "")
+    assert words.endswith(said)
+    assert asked.endswith(command)
+    assert asked.startswith("gptlab seed=")
+
+
+def test_of_ten_seeds_eight_are_still_to_come(tmp_path: Path) -> None:
+    later = dict.fromkeys(range(3, 11), "planned")
+    found = [Arm("none", values(0), states=later), Arm("x", values(1), {"n_layers": 9}, states=later)]
+    words, command = advice(compare([make_seeded(tmp_path, found)])) or ("", "")
+    assert words.startswith("Two seeds: ")
+    assert words.endswith("Of the planned runs: 16 planned.")
+    assert command == "gptlab seed=1,2,3,4,5,6,7,8,9,10"
 
 
 def test_where_one_variant_has_enough_seeds_the_others_say_what_they_lack(tmp_path: Path) -> None:

@@ -61,6 +61,25 @@ def test_what_shares_an_axis(values: list[float], middle: float | None, expected
     assert window(values, middle) == expected
 
 
+def test_a_variant_without_effect_does_not_press_an_ordinary_one_off_the_axis(tmp_path: Path) -> None:
+    noise = [-0.009, 0.004, 0.007, -0.006, 0.0045]
+    arms = [
+        Arm("none", dict.fromkeys(range(5), 3.0)),
+        Arm("relu", {seed: 3.0001 + value for seed, value in enumerate(noise)}, {"activation": "relu"}),
+        Arm("silu", {seed: 3.0296 + value / 5 for seed, value in enumerate(noise)}, {"activation": "silu"}),
+    ]
+    comparison = compare([make_seeded(tmp_path, arms)])
+    cell = comparison.row("silu").cell("final_loss")
+    assert (cell.verdict, cell.difference) == ("worse", pytest.approx(0.0297, abs=1e-4))
+    with drawing():
+        figure = forest.forest_figure(comparison)
+        assert figure is not None
+        low, high = figure.axes[0].get_xlim()
+        assert low < 0
+        assert cell.high is not None and cell.high < high < 2 * cell.high
+        assert "arrow" not in " ".join(text.get_text() for text in figure.texts)
+
+
 def test_differences_and_cost_stay_readable(tmp_path: Path) -> None:
     folder = blown(make_trained(tmp_path), "wide")
     study, comparison = load_study(folder), compare([folder])

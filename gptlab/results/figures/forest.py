@@ -124,7 +124,9 @@ def _numbers(cell: Cell) -> str:
 def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:
     """Room for every difference and for its interval, unless one is so large that it would hide all others."""
     points = _scaled([cell.difference for cell in cells], ratio)
-    if seen := window(points, 0.0):
+    # A variant that does next to nothing has an interval all the same, and that is what an axis has to show.
+    reaches = (max(map(abs, _scaled([c.difference, c.low, c.high], ratio)), default=0.0) for c in cells)
+    if seen := window(points, 0.0, reaches):
         points = [point for point in points if seen[0] <= point <= seen[1]]
     reach = max(map(abs, points), default=0.0)
     near = [cell for cell in cells if set(_scaled([cell.difference], ratio)) <= set(points)]

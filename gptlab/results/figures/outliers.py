@@ -11,10 +11,13 @@ from collections.abc import Iterable, Sequence
 FAR = 50  # times the typical distance from the middle: the others would share a fiftieth of the axis
 
 
-def window(values: Iterable[float], middle: float | None = None) -> tuple[float, float] | None:
+def window(
+    values: Iterable[float], middle: float | None = None, reach: Iterable[float] = ()
+) -> tuple[float, float] | None:
     """Lowest and highest of the values that fit on one axis; None when all of them do.
 
-    `middle`: what distances are taken from (0 for differences); without it, the median.
+    `middle`: what distances are taken from (0 for differences); without it, the median. `reach`: how far from the
+    middle each of the things drawn goes, an interval's ends too; without it, the values' own distances.
     """
     finite = sorted(value for value in values if math.isfinite(value))
     if len(finite) < 2:
@@ -23,6 +26,7 @@ def window(values: Iterable[float], middle: float | None = None) -> tuple[float,
     distances = sorted(abs(value - center) for value in finite if value != center)
     if middle is None and len(finite) == 2:  # of two levels, the smaller one is the yardstick
         distances = [abs(finite[0])]
+    distances = sorted(distance for distance in reach if distance and math.isfinite(distance)) or distances
     if not distances or not (typical := _median(distances)):
         return None
     kept = [value for value in finite if abs(value - center) <= FAR * typical]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gptlab.results.advice import remainder, too_few
 from gptlab.results.cells import printable
-from gptlab.results.comparing import declared
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison, Row
 from gptlab.results.report.payload import setting_word
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gptlab.results.advice import too_few
 from gptlab.results.cells import printable
-from gptlab.results.comparing import declared
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison
 from gptlab.results.report.columns import amount, difference
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from gptlab.results.advice import advice
 from gptlab.results.cells import printable
-from gptlab.results.comparing import compare, declared
+from gptlab.results.choosing import declared
+from gptlab.results.comparing import compare
 from gptlab.results.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison, Row
 from gptlab.results.figures import figures
 from gptlab.results.figures.style import drawing, svg

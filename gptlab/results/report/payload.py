@@ -12,7 +12,7 @@ from typing import Any
 
 from gptlab.results import statistics as stats
 from gptlab.results.cells import printable
-from gptlab.results.comparing import declared
+from gptlab.results.choosing import declared
 from gptlab.results.comparison import Comparison, Row
 from gptlab.results.evidence import Margin
 from gptlab.results.records import Facts, Record, parsed_config
