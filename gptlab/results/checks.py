@@ -61,7 +61,7 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
     sides = (("the variant", 0), ("the baseline", 1))
     leaked = [who for who, side in sides if any(p[side].outcome == "leaked" for p in pairs)]
     # Where no entropy is known, no loss tells of a leak; the config does.
-    seeing = [who for who, side in sides if CAUSAL in delta and not delta[CAUSAL][1 - side]]
+    seeing = [who for who, side in sides if CAUSAL in delta and delta[CAUSAL][1 - side] is False]
     collapsed = [str(own.run.seed) for own, _ in pairs if own.outcome == "collapsed"]
     if collapsed:
         flags.append(f"collapsed: seed {', '.join(collapsed)}")

@@ -8,7 +8,7 @@ training and times are families of their own, so that a look at them changes no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,7 @@ def _members(variants: Sequence[Variant], pairs: Mapping[str, str | None]) -> li
     used = {key for key in pairs.values() if key}
     ordered = sorted(variants, key=lambda v: v.key not in used)
     known = {v.key: _Member(v, None, {}, _values(v.runs.values()), Findings(), {}) for v in ordered}
+    _fill_causal(known.values())
     for member in known.values():
         base = member.base = known.get(pairs[member.variant.key] or "")
         if base:
@@ -116,6 +117,15 @@ def _members(variants: Sequence[Variant], pairs: Mapping[str, str | None]) -> li
             runs = [(member.variant.runs[seed], base.variant.runs[seed]) for seed in shared]
             member.findings = check([r for r in runs if r[0].state == r[1].state == "finished"], member.delta)
     return list(known.values())
+
+
+def _fill_causal(members: Iterable[_Member]) -> None:
+    """The causal loss of a model with a mask is its loss: written out where a model without one has to be compared."""
+    own, causal = ("final_loss", None), ("final_causal_loss", None)
+    if any(causal in member.values for member in members):
+        for member in members:
+            if own in member.values:
+                member.values.setdefault(causal, member.values[own])
 
 
 def _values(records: Any) -> dict[Key, dict[int, float]]:

@@ -279,6 +279,20 @@ def test_a_leak_is_not_a_win(tmp_path: Path) -> None:
     assert cell.words == "not comparable (the variant leaked)"
 
 
+def test_a_model_that_sees_the_future_is_compared_by_what_it_is_worth_with_a_mask(tmp_path: Path) -> None:
+    """On text no entropy is known, so no loss can tell of the leak."""
+    seeds = range(1, 7)
+    base = Arm("none", {s: 2.2 + 0.01 * s for s in seeds}, {"causal": True})
+    own = Arm("no_mask", {s: 2.1 + 0.01 * s for s in seeds}, {"causal": False}, metrics={"final_causal_loss": 2.4})
+    row = compared(tmp_path / "a", [base, own], metrics=["final_loss", "final_causal_loss"]).row("no_mask")
+    assert row.cell("final_loss").words == "not comparable (the variant sees the future)"
+    honest = row.cell("final_causal_loss")
+    assert honest.verdict == "worse" and honest.difference == pytest.approx(2.4 - 2.235)
+    seeing = Arm("none", base.values, {"causal": False}, metrics={"final_causal_loss": 2.4})
+    row = compared(tmp_path / "b", [seeing, Arm("mask", own.values, {"causal": True})]).row("mask")
+    assert row.cell("final_loss").words == "not comparable (the baseline sees the future)"
+
+
 def test_duplicate_seeds_and_mixed_configs_are_refused_by_name(tmp_path: Path) -> None:
     folder = make_seeded(tmp_path / "a", arms())
     plan = json.loads((folder / "plan.json").read_text())
