@@ -86,6 +86,8 @@ def _training(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[
             spent = [_compute(record) for record in (own, base)]
             if spent[0] and spent[1] and abs(spent[0] / spent[1] - 1) <= MATCHED:
                 return "", f"matched in compute: {words}"
+            if own.facts.seconds and own.facts.seconds == base.facts.seconds:
+                return "", f"matched in time: {words} (seed {own.run.seed})"
             if delta and all(key.split(".")[0] in BUDGET_KEYS for key in delta):
                 return "", f"other budget: {words}"
             return words, ""

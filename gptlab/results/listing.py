@@ -105,7 +105,7 @@ def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
             colour = _COLOURS.get(row.state, "33")
             marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked") else ""
             marks += "  stale" if row.stale else ""
-            found.append(f"{before}{_paint(f'{row.state:<11}', colour, coloured)}{after}{marks}".rstrip())
+            found.append(f"{before}{_paint(f'{row.state:<12}', colour, coloured)}{after}{marks}".rstrip())
             if row.error:
                 found.append(_paint(f"    {_safe(row.error.splitlines()[0])}", "31", coloured))
     return found

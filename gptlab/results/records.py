@@ -35,6 +35,7 @@ class Facts(NamedTuple):
     environment: str = ""  # Python and the packages that compute
     host: str = ""
     threads: str = ""
+    seconds: str = ""  # the budget, where it is a time
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ def _facts(content: bytes) -> Facts:
         manifest = json.loads(content)
         packages = dict(manifest.get("packages") or {})
         git = manifest.get("git") or {}
+        train = (manifest.get("config") or {}).get("train") or {}
         changes = f" with uncommitted changes {str(git['diff_sha256'])[:7]}" if git.get("diff_sha256") else ""
         code = f"{packages.pop('gptlab', None) or ''} {str(git.get('commit') or '')[:10]}{changes}".strip()
         compute = {name: packages[name] for name in ("torch", "numpy") if packages.get(name)}
@@ -200,6 +202,7 @@ def _facts(content: bytes) -> Facts:
             environment=", ".join(f"{name} {version}" for name, version in environment.items()),
             host=str(manifest.get("host") or ""),
             threads=str(manifest.get("threads") or ""),
+            seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise DamagedError(f"{MANIFEST}: not as it should be ({type(error).__name__})") from error

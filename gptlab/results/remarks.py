@@ -10,6 +10,7 @@ from gptlab.results.records import Source
 
 MORE = 2.0  # percent more parameters that a winner had better be asked about
 MATCHED = 1.0  # percent: a twin with as many parameters as the baseline
+SPENT = ("steps", "tokens", "training_flops")  # what a budget in seconds buys differs from seed to seed
 
 
 def warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> list[str]:
@@ -19,6 +20,7 @@ def warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> li
         for s in sources
         if s.plan.problem
     ]
+    timed = any(record.facts.seconds for source in sources for record in source.records)
     for row in rows:
         name = printable(row.label)
         percent = row.parameters_percent
@@ -29,7 +31,9 @@ def warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> li
             )
         found += [f"{name}: {printable(flag)}." for flag in row.flags]
         differing = [
-            name for (name, step), cell in row.cells.items() if step is None and "not the same in every" in cell.reason
+            metric
+            for (metric, step), cell in row.cells.items()
+            if step is None and "not the same in every" in cell.reason and not (timed and metric in SPENT)
         ]
         if differing:
             found.append(f"{name}: {', '.join(differing[:3])} should be the same in every seed, and is not.")

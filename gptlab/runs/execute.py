@@ -51,6 +51,9 @@ def execute_claimed(
     config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False
 ) -> dict[str, Any]:
     """As `execute`, in a folder that the caller has claimed."""
+    import gptlab.probes
+    import gptlab.training  # noqa: F401 - torch, only now: loading it is not the first run's work
+
     start, clock = now(), time.perf_counter()
     old = _old_manifest(folder)
     _clear(folder, [] if resume else [*old.get("files", []), *TRAINING])

@@ -274,6 +274,20 @@ def test_unequal_training_is_not_compared_unless_it_was_asked_about(tmp_path: Pa
     assert row.flags == ("other budget: 50 steps, baseline 100",)
 
 
+def test_a_budget_in_seconds_is_matched_in_time(tmp_path: Path) -> None:
+    def arm(label: str, shift: float, steps: int, seconds: float, **more: Any) -> Arm:
+        manifest = {"config": {"train": {"budget": seconds, "budget_unit": "seconds"}}}
+        return Arm(label, values(shift), metrics={"steps": steps, "tokens": 64 * steps}, manifest=manifest, **more)
+
+    base = arm("none", 0, 120, 2.0)
+    comparison = compared(tmp_path / "a", [base, arm("x", -0.5, 110, 2.0, model={"n_layers": 3})])
+    assert comparison.row("x").cell("final_loss").verdict == "better"
+    assert comparison.row("x").flags[0].startswith("matched in time: 110 steps, baseline 120 (seed ")
+    assert not any("should be the same" in warning for warning in comparison.warnings)
+    other = compared(tmp_path / "b", [base, arm("x", -0.5, 110, 1.0, model={"n_layers": 3})])
+    assert other.row("x").cell("final_loss").words == "not comparable (110 steps, baseline 120)"
+
+
 def test_a_leak_is_not_a_win(tmp_path: Path) -> None:
     cell = compared(tmp_path, arms(-2.0, outcome="leaked")).row("relu").cell("final_loss")
     assert cell.words == "not comparable (the variant leaked)"

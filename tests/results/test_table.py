@@ -122,6 +122,13 @@ def test_variants_that_measure_exactly_the_same_are_pointed_out(tmp_path: Path) 
     assert "Dropout" not in text
 
 
+def test_variants_that_train_apart_are_not_the_same(tmp_path: Path) -> None:
+    study = load_study(make_study(tmp_path, [BASELINE, replace(BASELINE, label="twin", delta={"train.clip": (1, 2)})]))
+    for apart in (False, True):
+        study.runs["final_loss"] = [2.5, 2.4 if apart else 2.5]
+        assert bool(look_alikes(study)) != apart
+
+
 def test_dropout_is_named_where_it_explains_the_likeness(tmp_path: Path) -> None:
     dry = replace(BASELINE, label="no_dropout", delta={"model.drop_rate": (0.1, 0.0)})
     assert "Dropout acts in training only." in " ".join(shown(tmp_path, [BASELINE, dry]).split())
