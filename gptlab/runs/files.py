@@ -101,6 +101,14 @@ def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
             os.fsync(file.fileno())
 
 
+def sync(path: Path | str) -> None:
+    """Put on disk what a file that grew in place has by now."""
+    path = Path(path)
+    with _storage(path), path.open("rb+") as file:
+        _step("fsync", path)
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Keep other processes, and threads, out of the body. `path` is an empty file, there for as long as that takes.
