@@ -35,7 +35,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
         metric(config.experiment.primary_metric, "experiment.primary_metric")
     check_training(config, changed)
     analyses.check(config.experiment)
-    _check_tokens(config, changed)
+    _check_tokens(config)
 
 
 def _check_gpt(model: ModelConfig) -> None:
@@ -154,9 +154,6 @@ def _check_all_read(config: Config, changed: Collection[str]) -> None:
 def _why_not_probed(config: Config, key: str) -> str:
     """Why no probe would see a value of `data` or `probes`; empty when one does."""
     generation = config.probes.generation
-    gradients = config.probes.gradients
-    if key == "probes.gradients.dropout" and gradients and gradients.dropout and not _drops(config.model):
-        return "this model has no dropout"
     if config.data.source == "vectors":
         if key.startswith(("probes.gradients.", "probes.activations.")) and key.endswith(("batch_size", "context")):
             return "data.source=vectors has one fixed batch"
@@ -169,16 +166,6 @@ def _why_not_probed(config: Config, key: str) -> str:
     elif key == "data.prompt" and generation and generation.prompt != config.data.prompt:
         return "probes.generation.prompt is set"
     return ""
-
-
-def _drops(model: ModelConfig) -> bool:
-    """Whether any dropout of the model has a rate above 0."""
-    if model.architecture != "gpt":
-        return False
-    sites = [(model, "drop_embedding")]
-    sites += [(block, site) for block in blocks(model) for site in ("drop_attention", "drop_shortcut")]
-    rates = [block.drop_rate if getattr(block, site) is None else getattr(block, site) for block, site in sites]
-    return any(rates) or any(block.drop_feed_forward for block in blocks(model))
 
 
 def _check_data_fits(config: Config) -> None:
@@ -217,7 +204,7 @@ def _check_paths(config: Config) -> None:
         )
 
 
-def _check_tokens(config: Config, changed: Collection[str]) -> None:
+def _check_tokens(config: Config) -> None:
     """Vet the batch and the prompt now: a bad file or prompt should stop a sweep before its first run."""
     from gptlab.data.batches import VectorSource, load
     from gptlab.data.text import encode_prompt
@@ -231,11 +218,6 @@ def _check_tokens(config: Config, changed: Collection[str]) -> None:
             source.check_batch(probe.batch_size, probe.context)
     if config.train.budget is not None and config.train.context:
         source.vet(config.train.context)
-        if "train.evaluation_batches" in changed and source.scores_all(config.train.context):
-            raise ConfigError(
-                f"train.evaluation_batches: would be ignored, because every evaluation takes all rows of "
-                f"data.source={config.data.source} that there are."
-            )
     if generation:
         encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
 
