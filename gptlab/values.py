@@ -41,7 +41,7 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
             if name in kinds:
                 yield from misfits(value, kinds[name], _join(key, name))
             else:
-                yield _at(_join(key, name), unknown(key or "config", str(name), kinds, LISTING))
+                yield _at(_join(key, name), _unknown_name(key, str(name), value, kinds))
     elif typing.get_origin(base) is list and isinstance(node, list):
         for place, value in enumerate(node):
             yield from misfits(value, typing.get_args(base)[0], f"{key}[{place}]")
@@ -105,6 +105,15 @@ def unknown_key(full_key: str) -> ConfigError:
         return ConfigError(f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE.")
     siblings = _fields(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
     return unknown(parent or "config", key, siblings, LISTING)
+
+
+def _unknown_name(parent: str, name: str, value: Any, known: dict[str, Any]) -> ConfigError:
+    """For a key in a nested dict; one with dots is a line of the command line, written into a file."""
+    section, _, rest = name.partition(".")
+    if rest and section in known:
+        inner = f"{rest.replace('.', ': {')}: {say(value)}" + "}" * name.count(".")
+        return ConfigError(f"{_join(parent, name)}: keys are nested here. Write {section}: {{{inner}.")
+    return unknown(parent or "config", name, known, LISTING)
 
 
 def say(value: Any) -> str:

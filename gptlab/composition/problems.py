@@ -143,6 +143,9 @@ def _omegaconf(place: str, error: OmegaConfBaseException) -> ConfigError:
     if kind is None:
         return ConfigError(f"{place or key}: cannot be used here.")
     expected = f"must be {words(kind)}."
+    value = place.partition("=")[2]
+    if words(kind).startswith("text") and value[:1] in ("[", "{"):
+        expected += f" Text that has brackets goes in quotes: {_quoted(key, value)}"
     return ConfigError(f"{place.lstrip('+')}: {expected}" if place else f"{key}: {expected}")
 
 

@@ -6,7 +6,8 @@ Only files from the user's folders are looked at; gptlab's own are tested.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,17 @@ class UserFile:
         if self.package and not key.startswith(f"{self.package}."):
             return None
         node, line = self.tree, None
-        for part in key.removeprefix(f"{self.package}." if self.package else "").split("."):
+        parts = key.removeprefix(f"{self.package}." if self.package else "").split(".")
+        while parts:
             pairs = node.value if isinstance(node, yaml.MappingNode) else []
-            found = [(name, value) for name, value in pairs if name.value == part.partition("[")[0]]
-            if not found:
+            for count in range(len(parts), 0, -1):  # a key with dots in it is a mistake that has a line, too
+                name = ".".join(parts[:count]).partition("[")[0]
+                found = next(((k, v) for k, v in pairs if k.value == name), None)
+                if found:
+                    break
+            else:
                 return line
-            line, node = found[0][0].start_mark.line + 1, found[0][1]
+            line, node, parts = found[0].start_mark.line + 1, found[1], parts[count:]
         return line
 
 
@@ -124,7 +130,7 @@ def _looked_at(path: Path, name: str) -> UserFile:
         raise ConfigError(f"{place}, line {line}: is not text in UTF-8. Save it as UTF-8.") from error
     except OSError as error:
         raise ConfigError(f"{place}: cannot be read ({error.strerror}).") from error
-    group = name.rpartition("/")[0]
+    group = name.partition("/")[0] if "/" in name else ""  # what Hydra goes by: model=mine/small is a choice of `model`
     package = _package(text, place, group)
     tree = yaml.compose(text, Loader=_named(place))
     if tree is None:
@@ -151,8 +157,8 @@ def _named(place: str) -> type:
 
 
 def _package(text: str, place: str, group: str) -> str:
-    headers = [line.strip() for line in text.splitlines() if line.strip().lstrip("#").strip().startswith("@package")]
-    asked = headers[0].lstrip("#").split()[1:] if headers and headers[0].startswith("#") else []
+    headers = [line for line in _headers(text) if line.lstrip("# \t").startswith("@package")]
+    asked = headers[0].lstrip("#").split()[1:] if headers else []
     if group in GLOBAL_GROUPS and asked != ["_global_"]:
         raise ConfigError(f"{place}: its first line must be {HEADER!r}, because it sets keys all over the config.")
     if len(asked) > 1 or headers and not asked:
@@ -164,6 +170,15 @@ def _package(text: str, place: str, group: str) -> str:
     if kind_of(package) is None:
         raise ConfigError(f"{place}: @package {package}: the config has no such place. Leave it out.")
     return package
+
+
+def _headers(text: str) -> Iterator[str]:
+    """The lines that Hydra takes for headers: `# @...`, from the top, up to the first that is none."""
+    for line in map(str.strip, text.splitlines()):
+        if line and not re.match(r"#\s*@", line):
+            return
+        if line:
+            yield line
 
 
 def _check_defaults(file: UserFile, place: str, group: str) -> None:
