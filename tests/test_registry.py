@@ -269,6 +269,22 @@ def test_plugin_that_registers_nothing(modules: Path) -> None:
     words = "plugins: test_idle registers nothing. A component needs @register(SLOT, NAME)."
     assert refusal("test_idle") == words
     assert refusal("test_idle") == words  # also when it has been imported already
+    (modules / "test_idle.py").write_text(
+        HEADER + "@register('norm', 'test_mended')\nclass Mine(nn.Module):\n    def __init__(self, dim: int): ...\n"
+    )
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules["test_idle"])
+    registry.load_plugins(["test_idle"])
+
+
+@pytest.mark.parametrize("line", ["import test_core", "from test_core import Mine", "from test_core import *"])
+def test_plugin_that_imports_one_that_was_loaded_before(modules: Path, line: str) -> None:
+    (modules / "test_core.py").write_text(
+        HEADER + "@register('norm', 'test_core')\nclass Mine(nn.Module):\n    def __init__(self, dim: int): ...\n"
+    )
+    (modules / "test_all.py").write_text(f"{line}\n")
+    registry.load_plugins(["test_core", "test_all"])
+    registry.load_plugins(["test_core", "test_all"])
 
 
 @pytest.mark.parametrize(
