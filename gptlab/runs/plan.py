@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab import analyses
 from gptlab import config as schema
 from gptlab.composition import Composer, Job
 from gptlab.composition.overrides import label, settings, slug
@@ -59,7 +58,7 @@ class Plan:
     question: str
     baseline: str
     primary_metric: str
-    analysis: str  # what is computed after the runs, with its options; empty for nothing
+    analysis: dict[str, Any]  # what is computed after the runs: its name and its options; empty for nothing
     output_dir: Path
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
@@ -102,7 +101,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
         primary_metric=first.primary_metric or "",
-        analysis=analyses.describe(first),
+        analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
         notes=(*_say_added(added), *_say_uneven_tables(jobs), *composer.warnings),
