@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gptlab.composition import sources
 from gptlab.composition.overrides import ablations, check_key, label, needs_equals, normalised, sets_values, settings
-from gptlab.composition.problems import LISTING, translated
+from gptlab.composition.problems import OPTIONS, translated
 from gptlab.composition.repository import CheckedRepository, refuse_short_ending
 from gptlab.config import Config, flatten
 from gptlab.errors import ConfigError, unknown
@@ -142,7 +142,7 @@ class Composer:
         for name in names:
             if name not in self.groups[group] and "/" not in name:
                 refuse_short_ending(self._folders, group, name)
-                raise unknown(text, name, self.groups[group], LISTING)
+                raise unknown(text, name, self.groups[group], OPTIONS)
 
     def _check_baseline(self, baseline: str) -> None:
         names = [name.strip() for name in baseline.strip("[]").split(",")]

@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, flatten
 from gptlab.errors import ConfigError, closest, unknown
-from gptlab.values import LISTING, kind_of, must_be
+from gptlab.values import KEYS, kind_of, must_be
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
@@ -78,7 +78,7 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     below = [".".join(place) for place in places if place[1:] == (part,)]
     if alone and below:
         return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
-    return unknown(text, part, names, LISTING)
+    return unknown(text, part, names, KEYS)
 
 
 def _exists(key: str, groups: Collection[str]) -> bool:

@@ -18,11 +18,11 @@ from gptlab import config as schema
 from gptlab import registry
 from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.refusals import refused
 from gptlab.validation.idle import idle_values
 from gptlab.validation.reading import chosen, keys_read
 from gptlab.validation.rules import check
 from gptlab.validation.settling import settle
-from gptlab.values import refused
 
 __all__ = ["check", "chosen", "from_omegaconf", "idle_values", "keys_read", "settle"]
 
