@@ -96,7 +96,7 @@ class Component:
 
 
 _count = 0  # registrations of whatever kind: a plugin that adds none is a mistake
-_registrars: set[str] = set()  # modules, gptlab's own aside, of which something is registered
+_registrars: set[str] = set()  # modules, gptlab's and torch's aside, of which something is registered
 _empty: dict[str, int] = {}  # plugins that were imported and registered nothing, with the count at that time
 _components: dict[str, dict[str, Component]] = {slot: {} for slot in SLOTS}
 
@@ -129,7 +129,7 @@ def note(module: str) -> None:
     """Remember that something of this module was registered, of whatever kind."""
     global _count
     _count += 1
-    if not module.startswith("gptlab."):
+    if module.partition(".")[0] not in ("gptlab", "torch"):
         _registrars.add(module)
 
 

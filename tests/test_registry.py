@@ -265,6 +265,7 @@ def test_plugin_that_is_no_module_name(name: str) -> None:
 
 
 def test_plugin_that_registers_nothing(modules: Path) -> None:
+    register("norm", "test_of_torch")(nn.Identity)  # does not make everyone who imports torch one who registers
     (modules / "test_idle.py").write_text("from torch import nn\n\nclass Mine(nn.Module): pass\n")
     words = "plugins: test_idle registers nothing. A component needs @register(SLOT, NAME)."
     assert refusal("test_idle") == words
