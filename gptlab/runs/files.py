@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gptlab.runs.json_text import finite
+from gptlab.runs.json_text import parse_json as parse_json
+
 hook: Callable[[str, Path], None] | None = None
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TEMPORARY = re.compile(r"\..+\.\d+\.[0-9a-f]{8}\.tmp")
 
 
@@ -53,7 +55,7 @@ def write_text(path: Path | str, content: str, *, durable: bool = False) -> None
 
 def write_json(path: Path | str, value: Any, *, durable: bool = False) -> None:
     """As `write_text`. NaN and infinity become null, because JSON has no word for them."""
-    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n", durable=durable)
 
 
@@ -85,7 +87,7 @@ def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
     A torn line that an earlier process left at the end is cut off first, so that it never becomes part of a new one.
     """
     path = Path(path)
-    lines = "".join(json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+    lines = "".join(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
     with storage(path):
         step("append", path)
         with path.open("ab+") as file:
@@ -129,25 +131,6 @@ def read_json(path: Path | str) -> Any:
     """The JSON value in `path`. OSError or ValueError when it cannot be had."""
     with open(path, "rb") as file:
         return parse_json(file.read().decode("utf-8"))
-
-
-def parse_json(text: str) -> Any:
-    """The value that `text` says. ValueError when it is no JSON.
-
-    A lone surrogate stays as JSON escapes it: half a character fits into no UTF-8 file and no Arrow table.
-    """
-    value = json.loads(text)
-    return _without_surrogates(value) if _SURROGATE.search(text) else value
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", errors="backslashreplace").decode("utf-8")
-    if isinstance(value, list):
-        return [_without_surrogates(entry) for entry in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(entry) for key, entry in value.items()}
-    return value
 
 
 def make_folder(path: Path | str) -> None:
@@ -288,13 +271,3 @@ def storage(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(error.errno, error.strerror or str(error), str(path)) from error
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value

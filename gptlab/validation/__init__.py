@@ -2,7 +2,8 @@
 
 reading   which components are chosen and which keys they read
 settling  what was left open written down, and one spelling for one model
-rules     values out of range, impossible pairs, keys that nothing would read, data and prompts that do not fit
+rules     values out of range, impossible pairs, keys that nothing would read
+measuring probes, data and prompts that do not fit
 idle      values that one run does not use, and another run of the same sweep may
 """
 
