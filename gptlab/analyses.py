@@ -97,7 +97,7 @@ def register_analysis(name: str) -> Callable[[Function], Function]:
             if parameter.default is parameter.empty:
                 raise ConfigError(f"analysis {name!r}: parameter {parameter.name!r} needs a default: it is an option.")
         options = {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
-        registry.note(f"analysis {name}")
+        registry.note(function.__module__)
         _analyses[name] = Analysis(name, function, options, (inspect.getdoc(function) or "").split("\n")[0])
         return function
 

@@ -13,7 +13,24 @@ from gptlab.errors import unknown
 
 Direction = Literal["lower", "higher", "neither"]
 Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
+Source = Literal["run", "training", "parameters", "gradients", "activations", ""]
 
+_SOURCES: dict[Source, frozenset[str]] = {
+    "run": frozenset({"seconds"}),
+    "training": frozenset({
+        "final_loss", "final_excess", "final_causal_loss", "initial_loss", "initial_loss_expected", "entropy_floor",
+        "unigram_entropy", "steps", "tokens", "training_flops", "train_seconds", "tokens_per_second",
+    }),
+    "parameters": frozenset({
+        "parameters", "parameters_tied", "parameters_untied", "mib", "flops_forward_per_token",
+        "flops_training_per_token",
+    }),
+    "gradients": frozenset({
+        "loss", "ln_vocab_size", "grad_norm", "grad_norm_first", "grad_norm_last", "grad_mean_abs"
+    }),
+    "activations": frozenset({"logit_std", "log_z"}),
+}  # fmt: skip
+_OF_TOKENS = ("parameters_tied", "parameters_untied", "ln_vocab_size", "logit_std", "log_z")
 _TRAINED = ("final_", "train_loss", "validation_", "excess", "best_")
 
 
@@ -31,6 +48,16 @@ class Metric:
     direction: Direction
     kind: Kind
     meaning: str
+
+    @property
+    def source(self) -> Source:
+        """What gives a run its one value: itself, its training, or a probe; empty where it has many, or none."""
+        return next((source for source, names in _SOURCES.items() if self.name in names), "")
+
+    @property
+    def gpt_only(self) -> bool:
+        """Whether only a model of tokens has it."""
+        return self.name in _OF_TOKENS
 
     @property
     def trained(self) -> bool:

@@ -25,6 +25,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
@@ -94,8 +95,9 @@ class Component:
         return {name: plain[name] for name in given}
 
 
-_registered: list[str] = []  # what was registered, of whatever kind: a plugin that adds nothing is a mistake
-_empty: set[str] = set()  # plugins that were imported and registered nothing
+_count = 0  # registrations of whatever kind: a plugin that adds none is a mistake
+_registrars: set[str] = set()  # modules, gptlab's and torch's aside, of which something is registered
+_empty: dict[str, int] = {}  # plugins that were imported and registered nothing, with the count at that time
 _components: dict[str, dict[str, Component]] = {slot: {} for slot in SLOTS}
 
 
@@ -120,12 +122,15 @@ def refuse_taken(present: Component | None, component: Component) -> None:
         raise ConfigError(
             f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not."
         )
-    note(f"{component.slot} {component.name}")
+    note(component.module)
 
 
-def note(what: str) -> None:
-    """Remember that something was registered, of whatever kind."""
-    _registered.append(what)
+def note(module: str) -> None:
+    """Remember that something of this module was registered, of whatever kind."""
+    global _count
+    _count += 1
+    if module.partition(".")[0] not in ("gptlab", "torch"):
+        _registrars.add(module)
 
 
 def describe(
@@ -180,12 +185,19 @@ def load_plugins(modules: Iterable[str]) -> None:
     """Import the user's modules, so that their components are registered."""
     importlib.import_module(BUILTINS)
     for module in modules:
-        before, new = len(_registered), module not in sys.modules
+        before, new = _count, module not in sys.modules
         _import(module, "plugins")
-        if new and len(_registered) == before:
-            _empty.add(module)
-        if module in _empty:
+        if new and _count == before and not _passes_on(sys.modules[module]):
+            _empty[module] = _count
+        if _empty.get(module) == _count:  # with more registered since, it may have been mended and loaded again
             raise ConfigError(f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).")
+
+
+def _passes_on(plugin: ModuleType) -> bool:
+    """Whether a module has in it another one that registered something, or a part of one."""
+    names = [value.__name__ for value in vars(plugin).values() if inspect.ismodule(value)]
+    names += [v.__module__ for v in vars(plugin).values() if inspect.isclass(v) or inspect.isfunction(v)]
+    return any(f"{registrar}.".startswith(f"{name}.") for name in names for registrar in _registrars)
 
 
 def _import(module: str, where: str) -> None:

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 
 from gptlab.config import Config, ModelConfig, TrainConfig
 from gptlab.errors import ConfigError
-from gptlab.metrics import metric
 
 # Keys that only some choices read: (key, the choices that read it).
 _READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
@@ -38,7 +37,6 @@ def check_training(config: Config, changed: Collection[str] = ()) -> None:
     if train.budget is None:
         ignored = {"train", "tracker", "data.split", "data.validation_fraction"}
         _refuse_ignored(changed, ignored, "train.budget is null, so nothing is trained")
-        _refuse_untrained_metric(config.experiment.primary_metric)
         return
     if config.model.architecture != "gpt":
         raise ConfigError(f"train.budget: architecture={config.model.architecture} cannot be trained, only gpt can.")
@@ -47,8 +45,8 @@ def check_training(config: Config, changed: Collection[str] = ()) -> None:
     _check_read(config, changed)
     steps = run_length(train)
     if steps is not None:
-        check_warmup(train, steps)
-        _check_intervals(train, steps, changed)
+        check_warmup(train, steps, changed)
+        _check_decay(train, steps, changed)
     _check_machine(config)
 
 
@@ -62,29 +60,19 @@ def run_length(train: TrainConfig) -> int | None:
     return None
 
 
-def check_warmup(train: TrainConfig, steps: int) -> None:
-    """ConfigError for a warm-up that the run is too short for."""
+def check_warmup(train: TrainConfig, steps: int, changed: Collection[str] = ()) -> None:
+    """ConfigError for a warm-up that the run is too short for. A preset's schedule may be meant for a longer run."""
     if train.warmup > steps:
-        raise ConfigError(f"train.warmup={train.warmup}: longer than the run, {_budget(train, steps)}.")
-    if train.schedule != "constant" and train.warmup and train.warmup >= steps:
+        raise ConfigError(f"train.warmup={train.warmup}: longer than the run, {length_words(train, steps)}.")
+    asked = "train.warmup" in changed or "train.schedule" in changed
+    if asked and train.schedule != "constant" and train.warmup and train.warmup >= steps:
         raise ConfigError(
-            f"train.warmup={train.warmup}: is all of the run, {_budget(train, steps)}, so train.schedule="
+            f"train.warmup={train.warmup}: is all of the run, {length_words(train, steps)}, so train.schedule="
             f"{train.schedule} would never begin."
         )
 
 
-def _check_intervals(train: TrainConfig, steps: int, changed: Collection[str]) -> None:
-    """What would never come, in a run of so many steps. Defaults and presets may be larger than a short run."""
-    for name in ("evaluate_every", "log_every", "probe_every", "checkpoint_every"):
-        value = getattr(train, name)
-        if f"train.{name}" in changed and value and value > steps:
-            raise ConfigError(f"train.{name}={value}: would never come, because the run has {_budget(train, steps)}.")
-    evaluations = math.ceil(steps / train.evaluate_every)
-    if "train.average_last" in changed and train.average_last > evaluations:
-        raise ConfigError(
-            f"train.average_last={train.average_last}: the run has {evaluations} evaluations after its start "
-            f"(train.evaluate_every={train.evaluate_every}, {_budget(train, steps)})."
-        )
+def _check_decay(train: TrainConfig, steps: int, changed: Collection[str]) -> None:
     falling = max(1, round(train.decay_share * steps))
     if train.schedule == "wsd" and "train.decay_share" in changed and falling + train.warmup > steps:
         raise ConfigError(
@@ -93,16 +81,10 @@ def _check_intervals(train: TrainConfig, steps: int, changed: Collection[str]) -
         )
 
 
-def _budget(train: TrainConfig, steps: int) -> str:
+def length_words(train: TrainConfig, steps: int) -> str:
+    """How long the run is, as its config says it."""
     words = f"train.budget={train.budget:g} {train.budget_unit}"
     return words if train.budget_unit == "steps" else f"{steps} steps ({words})"
-
-
-def _refuse_untrained_metric(name: str | None) -> None:
-    if name and metric(name).trained:
-        raise ConfigError(
-            f"experiment.primary_metric={name}: no run would have it, because train.budget is null: nothing is trained."
-        )
 
 
 def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -> None:

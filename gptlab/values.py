@@ -13,17 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from omegaconf.errors import (
-    InterpolationKeyError,
-    InterpolationToMissingValueError,
-    OmegaConfBaseException,
-    UnsupportedInterpolationType,
-)
+from gptlab.config import Config
+from gptlab.errors import ConfigError, unknown
 
-from gptlab.config import Config, flatten
-from gptlab.errors import ConfigError, closest, unknown
-
-LISTING = "gptlab --cfg job"
+KEYS = "gptlab --cfg job"  # the command that lists all keys
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
 _SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -32,16 +25,16 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
     """An error, with its `key`, for each value in a nested dict that the type `kind` cannot hold, in their order."""
     if _is_open(node) or kind is Any:
         return
-    base, optional = _base(kind)
+    base, optional = base_of(kind)
     if node is None and optional:
         return
     if isinstance(base, type) and dataclasses.is_dataclass(base) and isinstance(node, dict):
-        kinds = _fields(base)
+        kinds = fields_of(base)
         for name, value in node.items():
             if name in kinds:
                 yield from misfits(value, kinds[name], _join(key, name))
             else:
-                yield _at(_join(key, name), unknown(key or "config", str(name), kinds, LISTING))
+                yield at(_join(key, name), _unknown_name(key, str(name), value, kinds))
     elif typing.get_origin(base) is list and isinstance(node, list):
         for place, value in enumerate(node):
             yield from misfits(value, typing.get_args(base)[0], f"{key}[{place}]")
@@ -54,14 +47,14 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
 
 def must_be(key: str, value: Any, kind: Any) -> ConfigError:
     """`model.n_layers=2.5: must be a whole number.`"""
-    return _at(key, ConfigError(f"{key or 'config'}={say(value)}: must be {words(kind)}."))
+    return at(key, ConfigError(f"{key or 'config'}={say(value)}: must be {words(kind)}."))
 
 
 def words(kind: Any) -> str:
     """What a value of this type looks like: `a whole number, or null`."""
-    base, optional = _base(kind)
+    base, optional = base_of(kind)
     if isinstance(base, type) and dataclasses.is_dataclass(base):
-        names = list(_fields(base))
+        names = list(fields_of(base))
         known = f"keys and values ({', '.join(names[:4])}{', ...' if len(names) > 4 else ''})"
     elif typing.get_origin(base) is list:
         (inner,) = typing.get_args(base)
@@ -78,11 +71,11 @@ def kind_of(key: str) -> Any:
     """The type that the schema gives to a dotted key; Any where it gives none, None where there is no such key."""
     kind: Any = Config
     for part in key.split("."):
-        base, _ = _base(kind)
+        base, _ = base_of(kind)
         if isinstance(base, type) and dataclasses.is_dataclass(base):
-            if part not in _fields(base):
+            if part not in fields_of(base):
                 return None
-            kind = _fields(base)[part]
+            kind = fields_of(base)[part]
         elif typing.get_origin(base) is dict:
             kind = typing.get_args(base)[1]
         else:
@@ -90,46 +83,19 @@ def kind_of(key: str) -> Any:
     return kind
 
 
-def refused(error: OmegaConfBaseException, node: Any) -> ConfigError:
-    """What OmegaConf says of the nested dict `node`, in gptlab's words."""
-    key = str(error.full_key or error.key or "")
-    found = _interpolation(error, key, node) or next(misfits(node), None)
-    return found or _at(key, ConfigError(f"{key or 'config'}: its value cannot be used here."))
-
-
-def unknown_key(full_key: str) -> ConfigError:
-    """The error for a key that the schema lacks, with the closest key beside which it would stand."""
-    parent, _, key = full_key.rpartition(".")
-    base, _ = _base(kind_of(parent) if parent else Config)
-    if base is Any or typing.get_origin(base) is dict:
-        return ConfigError(f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE.")
-    siblings = _fields(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
-    return unknown(parent or "config", key, siblings, LISTING)
+def _unknown_name(parent: str, name: str, value: Any, known: dict[str, Any]) -> ConfigError:
+    """For a key in a nested dict; one with dots is a line of the command line, written into a file."""
+    section, _, rest = name.partition(".")
+    if rest and section in known:
+        inner = f"{rest.replace('.', ': {')}: {say(value)}" + "}" * name.count(".")
+        return ConfigError(f"{_join(parent, name)}: keys are nested here. Write {section}: {{{inner}.")
+    return unknown(parent or "config", name, known, KEYS)
 
 
 def say(value: Any) -> str:
     """A value as YAML and the command line have it, cut where it is long."""
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _interpolation(error: OmegaConfBaseException, key: str, node: Any) -> ConfigError | None:
-    text = flatten(node).get(key, "") if isinstance(node, dict) else ""
-    if not (isinstance(text, str) and "${" in text):
-        return None
-    if isinstance(error, InterpolationKeyError):
-        wanted = str(error).split("'")[1] if "'" in str(error) else ""
-        match = closest(wanted, flatten(Config()))
-        why = f"there is no key {wanted!r}." + (f" Did you mean {match!r}?" if match else "")
-    elif isinstance(error, InterpolationToMissingValueError):
-        why = "the key that it names has no value."
-    elif isinstance(error, UnsupportedInterpolationType):
-        why = "no such function. ${KEY} stands for the value of another key."
-    elif "Recursive" in str(error):
-        why = "leads back to itself."
-    else:
-        why = f"what it stands for does not fit: must be {words(kind_of(key))}."
-    return _at(key, ConfigError(f"{key}={say(text)}: {why}"))
 
 
 def _fits(value: Any, base: type) -> bool:
@@ -152,7 +118,7 @@ def _is_open(value: Any) -> bool:
     return isinstance(value, str) and ("${" in value or value == "???")
 
 
-def _base(kind: Any) -> tuple[Any, bool]:
+def base_of(kind: Any) -> tuple[Any, bool]:
     """The type without its None, and whether it had one."""
     if typing.get_origin(kind) not in (typing.Union, types.UnionType):
         return kind, kind is Any
@@ -161,7 +127,8 @@ def _base(kind: Any) -> tuple[Any, bool]:
 
 
 @cache
-def _fields(kind: type) -> dict[str, Any]:
+def fields_of(kind: type) -> dict[str, Any]:
+    """Name -> type, of a dataclass."""
     return {name: hint for name, hint in typing.get_type_hints(kind).items() if not name.startswith("_")}
 
 
@@ -169,6 +136,7 @@ def _join(key: str, name: Any) -> str:
     return f"{key}.{name}" if key else str(name)
 
 
-def _at(key: str, error: ConfigError) -> ConfigError:
+def at(key: str, error: ConfigError) -> ConfigError:
+    """The error, with its key."""
     error.key = key
     return error

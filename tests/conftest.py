@@ -44,6 +44,7 @@ def scratch_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     registry.load_installed()
     monkeypatch.setattr(registry, "_components", {slot: dict(names) for slot, names in registry._components.items()})
+    monkeypatch.setattr(registry, "_registrars", set(registry._registrars))
 
 
 def _torch_rng() -> Any:

@@ -29,8 +29,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def add_ablation(folder: Path, name: str, body: str, header: str = "# @package _global_\n") -> None:
-    (folder / "ablation").mkdir(parents=True, exist_ok=True)
-    (folder / "ablation" / f"{name}.yaml").write_text(header + body)
+    path = folder / "ablation" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(header + body)
 
 
 def refusal(*overrides: str) -> str:
@@ -200,7 +201,9 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
         (["model.layer_sizes=[a]"], ["must be a list, as in [1, 2], or null."]),
         (["model.options=3"], ["model.options=3: must be names and values"]),
         (["model.options.norm=3"], ["model.options.norm=3: must be names and values"]),
-        (["model.layers=3"], ["model.layers=3: must be like"]),
+        (["model.layers=3"], ["model.layers=3: must say what of which layers: model.layers.0.norm=identity, or in"]),
+        (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init?"]),
+        (["experiment.baseline=[relu,rmsnorm]"], ["must be text. Text that has brackets goes in quotes: "]),
         (["probes.gradients=3"], ["probes.gradients=3: must be keys and values (batch_size, context, "]),
         (["data.prompt=${model.nrom}"], ["data.prompt=${model.nrom}: there is no key 'model.nrom'", "'model.norm'"]),
         (["seed=${seed}"], ["seed=${seed}: leads back to itself."]),
@@ -261,6 +264,7 @@ RAW = (
         (HEADER + "model: null\n", ["line 2: model=null: must be keys and values"]),
         (HEADER + "model:\n  emb_dmi: 3\n", ["line 3", "model: 'emb_dmi' does not exist. Did you mean 'emb_dim'?"]),
         (HEADER + "modle: {n_layers: 3}\n", ["line 2", "'modle' does not exist. Did you mean 'model'?"]),
+        (HEADER + "model.norm: rmsnorm\n", ["line 2: model.norm: keys are nested here. Write model: {norm: rmsnorm}."]),
         (HEADER + "model: {1: 3}\n", ["line 2", "'1' does not exist"]),
         (HEADER + "model:\n  n_layers: many\n", ["line 3: model.n_layers=many: must be a whole number."]),
         (HEADER + "model:\n  n_layers: null\n", ["line 3: model.n_layers=null: must be a whole number."]),
@@ -283,6 +287,8 @@ RAW = (
         ("# @package nowhere\nmodel: {n_layers: 3}\n", ["its first line must be '# @package _global_'"]),
         ("# @package model\nn_layers: 3\n", ["its first line must be '# @package _global_'"]),
         ("", ["its first line must be '# @package _global_'"]),
+        ("model: {n_layers: 3}\n# @package _global_\n", ["its first line must be '# @package _global_'"]),
+        ("# What and why\n# @package _global_\n", ["its first line must be '# @package _global_'"]),  # as Hydra has it
     ],
 )  # fmt: skip
 def test_bad_files(here: Path, body: str, parts: list[str]) -> None:
@@ -332,6 +338,29 @@ def test_a_file_that_is_in_order_stays_so(here: Path) -> None:
     (here / "conf" / "model" / "mine.yaml").write_text(HEADER + "model: {n_heads: 4}\n")
     model = compose(["model=mine", "ablation=two"]).model
     assert (model.n_layers, model.expansion, model.causal, model.emb_dim, model.n_heads) == (3, 2.0, False, 4, 4)
+
+
+def test_options_in_folders_of_their_own(here: Path) -> None:
+    """Hydra goes by the group that is chosen from: `model=mine/small` sets keys of `model`."""
+    (here / "conf" / "model" / "mine").mkdir(parents=True)
+    (here / "conf" / "model" / "mine" / "small.yaml").write_text("n_layers: 1\n")
+    add_ablation(here / "conf", "norms/rms", "model: {norm: rmsnorm}\n")
+    model = compose(["model=mine/small", "ablation=norms/rms"]).model
+    assert (model.n_layers, model.norm) == (1, "rmsnorm")
+    add_ablation(here / "conf", "norms/bad", "model: {norm: rmsnorm}\n", header="")
+    assert "its first line must be '# @package _global_'" in refusal("ablation=norms/bad")
+    add_ablation(here / "conf", "norms/more", "defaults:\n  - override /model: tiny\n")
+    assert "line 3: an ablation chooses no presets" in refusal("ablation=norms/more")
+
+
+def test_what_is_said_can_be_typed(here: Path) -> None:
+    said = refusal("model.layers=foo")
+    assert compose([said.split(": ")[2].partition(",")[0]]).model.layers == {"0": {"norm": "identity"}}
+    said = refusal("experiment.baseline=[relu,rmsnorm]")
+    typed = said.rpartition("quotes: ")[2].rstrip(".").strip("'")
+    assert compose([typed, "add_baseline=true"]).experiment.baseline == "[relu,rmsnorm]"
+    assert refusal("gradients=null").endswith("Did you mean probes.gradients?")
+    assert refusal("name=x").endswith("Did you mean experiment.name?")
 
 
 def test_a_missing_mandatory_value_is_named(here: Path) -> None:

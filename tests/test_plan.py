@@ -169,6 +169,16 @@ def test_an_experiment_may_choose_its_baseline(here: Path) -> None:
     assert plan.runs[2].delta == {"model.activation": ("gelu_tanh", "relu")}
 
 
+def test_a_baseline_that_nothing_is_compared_with(here: Path) -> None:
+    idle = "experiment.baseline=relu: would be ignored, because no run has an ablation."
+    alone = "experiment.baseline=relu: every run is its own baseline, so nothing would be compared."
+    add(here, "experiment", "mine", "experiment: {name: mine, baseline: relu}\n")
+    assert refusal("experiment.baseline=relu") == refusal("experiment=mine", "seed=1,2") == idle
+    assert refusal("ablation=relu", "experiment.baseline=relu", "model.n_layers=1,2") == alone
+    assert refusal("ablation=relu", "experiment=mine") == alone
+    assert len(tiny("ablation=relu,none", "experiment=mine").runs) == 2
+
+
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [

@@ -265,10 +265,27 @@ def test_plugin_that_is_no_module_name(name: str) -> None:
 
 
 def test_plugin_that_registers_nothing(modules: Path) -> None:
+    register("norm", "test_of_torch")(nn.Identity)  # does not make everyone who imports torch one who registers
     (modules / "test_idle.py").write_text("from torch import nn\n\nclass Mine(nn.Module): pass\n")
     words = "plugins: test_idle registers nothing. A component needs @register(SLOT, NAME)."
     assert refusal("test_idle") == words
     assert refusal("test_idle") == words  # also when it has been imported already
+    (modules / "test_idle.py").write_text(
+        HEADER + "@register('norm', 'test_mended')\nclass Mine(nn.Module):\n    def __init__(self, dim: int): ...\n"
+    )
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules["test_idle"])
+    registry.load_plugins(["test_idle"])
+
+
+@pytest.mark.parametrize("line", ["import test_core", "from test_core import Mine", "from test_core import *"])
+def test_plugin_that_imports_one_that_was_loaded_before(modules: Path, line: str) -> None:
+    (modules / "test_core.py").write_text(
+        HEADER + "@register('norm', 'test_core')\nclass Mine(nn.Module):\n    def __init__(self, dim: int): ...\n"
+    )
+    (modules / "test_all.py").write_text(f"{line}\n")
+    registry.load_plugins(["test_core", "test_all"])
+    registry.load_plugins(["test_core", "test_all"])
 
 
 @pytest.mark.parametrize(

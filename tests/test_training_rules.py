@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from gptlab import ConfigError, compose
-from gptlab.config import TrainConfig, identity
+from gptlab.config import Config, TrainConfig, identity
+from gptlab.metrics import METRICS
 from gptlab.runs.plan import expand
+from gptlab.training.budget import Budget
 
 BASE = ["model=tiny", "train.budget=10"]
 
@@ -67,7 +69,7 @@ def test_warm_up_longer_than_a_budget_in_tokens() -> None:
     assert message == "train.warmup=3: longer than the run, 2 steps (train.budget=2000 tokens)."
 
 
-def test_warm_up_longer_than_a_budget_in_flops() -> None:
+def test_warm_up_longer_than_a_budget_in_flops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the plan can tell: a step's FLOPs follow from the model."""
     words = ["model=tiny", "probes=counting", "train.budget=1e6", "train.budget_unit=flops"]
     expand(words)
@@ -75,19 +77,57 @@ def test_warm_up_longer_than_a_budget_in_flops() -> None:
         ConfigError, match=r"train.warmup=5: longer than the run, 1 steps \(train.budget=1e\+06 flops\)"
     ):
         expand([*words, "train.warmup=5"])
+    built: list[Config] = []
+    of = Budget.of
+    monkeypatch.setattr(Budget, "of", lambda config: built.append(config) or of(config))
+    words[2:3] = ["train.budget=1.06e9"]  # 11 steps of the small one, and 5 of the baseline, which nobody asked for
+    with pytest.raises(ConfigError, match=r"warmup=6: longer .*in the run .*seed=1.*ablation=none"):
+        expand([*words, "train.warmup=6", "seed=1,2,3", "ablation=expansion_1"])
+    assert len(built) == 2  # once for each variant, whatever the seeds
+    built.clear()
+    expand([*words, "seed=1,2,3", "ablation=expansion_1"])
+    assert not built
 
 
-@pytest.mark.parametrize("name", ["evaluate_every", "log_every", "probe_every", "checkpoint_every"])
-def test_what_would_never_come(name: str) -> None:
-    compose([*BASE, f"train.{name}=10"])
-    message = refusal(f"train.{name}=11")
-    assert message == f"train.{name}=11: would never come, because the run has train.budget=10 steps."
-    compose(["model=tiny", "train.budget=10", "train.budget_unit=seconds", f"train.{name}=11"])  # nobody knows
+@pytest.mark.parametrize("name", ["evaluate_every", "log_every", "checkpoint_every"])
+def test_the_start_and_the_end_always_come(name: str) -> None:
+    """So an interval that is longer than the run says: only these."""
+    compose([*BASE, f"train.{name}=100"])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("train.budget=20,40", "train.probe_every=30", "probes=default"),
+        ("train.budget=100,200,400", "train.evaluate_every=50", "train.average_last=4"),
+        ("ablation=no_dropout,none", "probes=default", "probes.gradients.dropout=true"),
+        ("model=toy_lesson", "model.vocab_size=32", "data=sentences,markov", "train=toy", "train.evaluation_batches=2"),
+        ("train.budget=5", "model.causal=true,false", "experiment.primary_metric=final_causal_loss"),
+        ("train.budget=5", "data=python_docs,markov", "experiment.primary_metric=final_excess"),
+    ],
+)
+def test_what_one_run_of_the_sweep_uses_is_used(overrides: tuple[str, ...]) -> None:
+    base = [] if overrides[0].startswith("model=") else ["model=tiny"]
+    extra = [] if any(text.startswith("probes=") for text in overrides) else ["probes=counting"]
+    assert len(expand([*base, *extra, *overrides]).runs) > 1
+
+
+def test_what_no_run_of_the_sweep_uses_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^train.probe_every=50: .*budget=20 steps. \(in the run .* nor would any"):
+        expand(["model=tiny", "train.budget=20,40", "train.probe_every=50"])
+    with pytest.raises(ConfigError, match=r"has no dropout\.$"):  # the same for all of them: no run is singled out
+        expand(["model=tiny", "model.drop_rate=0", "seed=1,2", "probes.gradients.dropout=true"])
+    with pytest.raises(ConfigError, match=r"^train.probe_every=50"):  # one of two values, which no run uses
+        expand(["model=tiny", "train.budget=20,40", "train.probe_every=10,50"])
 
 
 def test_presets_and_defaults_may_be_made_for_longer_runs() -> None:
     compose(["model=tiny", "train.budget=1"])
     compose(["model=tiny", "train=small", "train.budget=20", "train.warmup=2"])  # evaluates every 100
+    compose(["model=tiny", "train=small", "train.budget=100"])  # the preset's warm-up is all of it
+    assert "would never begin" in refusal("train=small", "train.budget=80", "train.warmup=80", base=["model=tiny"])
+    base = ["model=tiny", "train=small", "train.budget=100"]
+    assert "would never begin" in refusal("train.schedule=linear", base=base)
 
 
 def test_the_mean_of_more_evaluations_than_there_are() -> None:
@@ -110,10 +150,34 @@ def test_a_language_of_few_strings_is_scored_as_a_whole() -> None:
     compose(["model=tiny", "data=markov", "train.budget=5", "train.evaluation_batches=2"])
 
 
-@pytest.mark.parametrize("metric", ["final_loss", "final_excess"])
-def test_a_primary_metric_that_no_run_would_have(metric: str) -> None:
-    message = refusal(f"experiment.primary_metric={metric}", base=["model=tiny"])
-    assert message.startswith(f"experiment.primary_metric={metric}: no run would have it, because train.budget is null")
+@pytest.mark.parametrize(
+    ("metric", "words", "why"),
+    [
+        ("final_loss", (), "train.budget is null: nothing is trained"),
+        ("final_excess", (), "train.budget is null: nothing is trained"),
+        ("grad_norm", ("probes.gradients=null",), "probes.gradients is left out"),
+        ("loss", ("probes.gradients=null",), "probes.gradients is left out"),
+        ("dead_fraction", (), "it is measured along the way, by layer or by step"),
+        ("logit_std", ("probes.activations=null",), "probes.activations is left out"),
+        ("causal_loss", ("train.budget=5",), "it is measured along the way"),
+        ("final_causal_loss", ("train.budget=5",), "every attention of the model is causal"),
+        ("final_excess", ("train.budget=5",), "nobody knows the entropy of data.source=python_docs"),
+        ("loss/foo", (), "only parameters are told apart by parts"),
+    ],
+)
+def test_a_primary_metric_that_no_run_would_have(metric: str, words: tuple[str, ...], why: str) -> None:
+    message = refusal(f"experiment.primary_metric={metric}", *words, base=["model=tiny", "probes=default"])
+    assert message.startswith(f"experiment.primary_metric={metric}: no run would have it, because {why}")
+
+
+def test_a_primary_metric_that_runs_have() -> None:
+    """Each metric that says where it comes from is in the result of a run that has all of it."""
+    words = ["model=toy_lesson", "data=sentences", "probes=default", "train.budget=2", "model.causal=false"]
+    for name, declared in METRICS.items():
+        if declared.source:
+            compose([*words, f"experiment.primary_metric={name}"])
+    compose([*words, "experiment.primary_metric=parameters/attention"])
+    compose(["model=tiny", "probes=counting"])  # the default one, `loss`, was asked for by nobody
 
 
 def test_dropout_of_a_model_that_has_none() -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gptlab import analyses
 from gptlab.cli.arguments import split
 from gptlab.config import Config
 from gptlab.runs.decisions import Decision, explain, survey
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         _print_table(plan, costs)
         if plan.analysis:
-            print(f"Then the analysis {plan.analysis}")
+            print(f"Then the analysis {analyses.describe(plan.runs[0].config.experiment)}")
         for line in explain(plan.runs, decisions):
             print(line)
     return 0

@@ -24,4 +24,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     composer = Composer(config_dirs)
     for message in composer.warnings:
         warnings.warn(message, stacklevel=2)
-    return composer.job(overrides).config
+    job = composer.job(overrides)
+    for error in job.idle.values():
+        raise error
+    return job.config

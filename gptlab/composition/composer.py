@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gptlab.composition import sources
 from gptlab.composition.overrides import ablations, check_key, label, needs_equals, normalised, sets_values, settings
-from gptlab.composition.problems import LISTING, translated
+from gptlab.composition.problems import OPTIONS, translated
 from gptlab.composition.repository import CheckedRepository, refuse_short_ending
 from gptlab.config import Config, flatten
 from gptlab.errors import ConfigError, unknown
@@ -38,6 +38,8 @@ class Job:
     parsed: tuple[Override, ...]
     config: Config
     labelled: bool  # by the user: on the command line or in a file
+    changed: frozenset[str]  # dotted keys that the user set, presets aside
+    idle: dict[str, ConfigError]  # key -> why this run does not use the value that the user gave it
 
     @property
     def ablations(self) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class Composer:
 
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose, check and label one set of overrides. ConfigError for a sweep."""
-        from gptlab.validation import from_omegaconf
+        from gptlab.validation import from_omegaconf, idle_values
 
         texts, parsed = tuple(normalised(overrides)), tuple(self.parse(overrides))
         for override in parsed:
@@ -100,15 +102,17 @@ class Composer:
                     "Use the command line, or a loop. A list is written [a,b]."
                 )
         composed = self._composed(texts)
+        changed = self._changed(composed, parsed)
         try:
-            config = from_omegaconf(composed, self._changed(composed, parsed))
+            config = from_omegaconf(composed, changed)
         except ConfigError as error:
             raise self._placed(error, parsed) from error
         self._check_baseline(config.experiment.baseline)
         labelled = bool(config.label)
         if not labelled:
             config.label = label(ablations(parsed), _beyond_choices(parsed))
-        return Job(texts, parsed, config, labelled)
+        idle = {key: self._placed(error, parsed) for key, error in idle_values(config, changed).items()}
+        return Job(texts, parsed, config, labelled, changed, idle)
 
     def sweep_values(self, override: Override) -> list[str]:
         """The values of a finite sweep as text. A glob is looked up among the options of its group."""
@@ -138,7 +142,7 @@ class Composer:
         for name in names:
             if name not in self.groups[group] and "/" not in name:
                 refuse_short_ending(self._folders, group, name)
-                raise unknown(text, name, self.groups[group], LISTING)
+                raise unknown(text, name, self.groups[group], OPTIONS)
 
     def _check_baseline(self, baseline: str) -> None:
         names = [name.strip() for name in baseline.strip("[]").split(",")]

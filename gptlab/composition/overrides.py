@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, flatten
 from gptlab.errors import ConfigError, closest, unknown
-from gptlab.values import LISTING, kind_of, must_be
+from gptlab.values import KEYS, kind_of, must_be
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
@@ -65,11 +65,20 @@ def check_key(
             return  # inside a list or a free-form options node: the merge and the component decide
         names = {field.name for field in dataclasses.fields(node)}
         if part not in names:
-            raise unknown(text, part, names if depth else names | set(groups), LISTING)
+            raise _no_key(text, part, names if depth else names | set(groups), key == part)
         node = getattr(node, part)
     value = override.value()
     if isinstance(node, bool) and isinstance(value, int) and value not in (0, 1):  # OmegaConf would call it true
         raise must_be(key, value, bool)
+
+
+def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> ConfigError:
+    """The error for a key that does not exist. `alone`: it is all that was given, and may have lost its section."""
+    places = dict.fromkeys(tuple(key.split(".")[:2]) for key in flatten(Config()))
+    below = [".".join(place) for place in places if place[1:] == (part,)]
+    if alone and below:
+        return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
+    return unknown(text, part, names, KEYS)
 
 
 def _exists(key: str, groups: Collection[str]) -> bool:

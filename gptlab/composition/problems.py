@@ -12,15 +12,15 @@ from contextlib import contextmanager
 
 import yaml  # type: ignore[import-untyped]
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.errors import ConfigError, GptlabError, unknown
-from gptlab.values import kind_of, unknown_key, words
+from gptlab.refusals import of_override, quoted
 
 _EXPECTED = (
     HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, ValueError, AttributeError, RecursionError
 )  # fmt: skip
-LISTING = "gptlab --help"
+OPTIONS = "gptlab --help"  # the command that lists the options of every group
 
 
 def full_error_wanted() -> bool:
@@ -61,7 +61,7 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
     if isinstance(cause, yaml.YAMLError):
         return _yaml(cause)
     if isinstance(cause, OmegaConfBaseException):
-        return _omegaconf(_place(error), cause)
+        return of_override(_place(error), cause)
     said = " ".join(str(error).split()) or type(error).__name__
     if said.startswith("Ambiguous value for argument "):
         override = said.split("'")[1]
@@ -74,7 +74,7 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
 def _missing(error: MissingConfigException, place: str) -> ConfigError:
     group, _, name = str(error.missing_cfg_file).rpartition("/")
     if error.options is not None:
-        return unknown(f"{group}={name}", name, error.options, LISTING)
+        return unknown(f"{group}={name}", name, error.options, OPTIONS)
     named_in = re.match(r"In '([^']+)'", str(error))
     where = f"{named_in[1]}.yaml" if named_in else place
     return ConfigError(f"{where}: its defaults list names {group}/{name}, and there is no such file.")
@@ -119,31 +119,12 @@ def _slip(error: OverrideParseException) -> str:
         return f"{key!r} is no key. A key is names with dots between them, as in model.n_layers."
     for opening, closing in ("[]", "{}", "()"):
         if value.count(opening) != value.count(closing):
-            return f"{opening} and {closing} do not match. Text that has them goes in quotes: {_quoted(key, value)}"
+            return f"{opening} and {closing} do not match. Text that has them goes in quotes: {quoted(key, value)}"
     if any(value.count(quote) % 2 for quote in "'\""):
         return "a quote is not closed. (The shell takes quotes away; put the word in the other kind.)"
     if ",," in value or value.startswith(",") or value.endswith(","):
         return "a value is missing beside a comma."
-    return f"cannot be read. Text with other characters than letters and digits goes in quotes: {_quoted(key, value)}"
-
-
-def _quoted(key: str, value: str) -> str:
-    """As it is typed: the shell takes one pair of quotes away."""
-    return f"""'{key}="{value}"'""" if '"' not in value and "'" not in value else f"""{key}='"..."'"""
-
-
-def _omegaconf(place: str, error: OmegaConfBaseException) -> ConfigError:
-    key = str(error.full_key or error.key or "")
-    if isinstance(error, (ConfigKeyError, ConfigAttributeError)):
-        said = str(unknown_key(key))
-        return ConfigError(f"{place}: {said}" if place else said)
-    given, equals, _ = place.lstrip("+").partition("=")
-    key = given if equals else key
-    kind = kind_of(key.partition("[")[0])
-    if kind is None:
-        return ConfigError(f"{place or key}: cannot be used here.")
-    expected = f"must be {words(kind)}."
-    return ConfigError(f"{place.lstrip('+')}: {expected}" if place else f"{key}: {expected}")
+    return f"cannot be read. Text with other characters than letters and digits goes in quotes: {quoted(key, value)}"
 
 
 def _place(error: BaseException) -> str:

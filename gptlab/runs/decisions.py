@@ -18,7 +18,17 @@ from gptlab.config import Config
 from gptlab.errors import GptlabError
 from gptlab.runs import code
 from gptlab.runs.plan import Plan, PlannedRun
-from gptlab.runs.states import MANIFEST, DamagedError, State, altered, folder_of, load_object, run_folders, state_of
+from gptlab.runs.states import (
+    MANIFEST,
+    OVER,
+    DamagedError,
+    State,
+    altered,
+    folder_of,
+    load_object,
+    run_folders,
+    state_of,
+)
 
 Action = Literal["run", "resume", "skip"]
 _QUICK = 2**22  # bytes: files up to this size are checked against their hashes before a run is skipped
@@ -45,10 +55,10 @@ def decide(run: PlannedRun, folder: Path, owned: bool = False) -> Decision:
     config, state = run.config, state_of(folder)
     if state.name == "running" and owned:
         state = State("crashed", "") if (folder / MANIFEST).exists() else State("planned")
-    problems = altered(folder, state.result, _QUICK) if state.name in ("finished", "diverged") else []
+    problems = altered(folder, state.result, _QUICK) if state.name in OVER else []
     if problems:
         state = State("damaged", problems[0], state.result)
-    if state.name in ("finished", "diverged"):
+    if state.name in OVER:
         return _of_finished(run, folder, state)
     if state.name in ("failed", "damaged"):
         kept = " (what is there is kept beside it)" if state.name == "damaged" else ""

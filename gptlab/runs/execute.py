@@ -111,6 +111,7 @@ def _seal(folder: Path, manifest: dict[str, Any], result: dict[str, Any]) -> Non
     names = sorted(name for name in manifest["files"] if (folder / name).is_file())
     result["artifacts"] |= {name: digest(folder / name) for name in names}
     if HISTORY in names:
+        files.sync(folder / HISTORY)  # it grew line by line; the result, which states its size, survives a power cut
         result["history_bytes"] = (folder / HISTORY).stat().st_size
     files.write_json(folder / RESULT, result, durable=True)
 

@@ -1,4 +1,4 @@
-"""The only place that writes files: each write is whole or not there at all.
+"""The only place that writes files (but for the empty one of `gate`): each write is whole or not there at all.
 
 A temporary file beside the target, flush, fsync, rename. What a killed writer leaves behind is a file whose name
 `is_temporary` knows; it is never read, and swept by whoever owns the folder next. Only step histories grow in place:
@@ -15,17 +15,14 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+from gptlab.runs.json_text import finite
+from gptlab.runs.json_text import parse_json as parse_json
 
 hook: Callable[[str, Path], None] | None = None
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TEMPORARY = re.compile(r"\..+\.\d+\.[0-9a-f]{8}\.tmp")
 
 
@@ -39,10 +36,10 @@ def write_bytes(path: Path | str, content: bytes, *, durable: bool = False) -> N
     StorageError when that cannot be done; what was there before is then still there.
     """
     path = Path(path)
-    with _storage(path):
+    with storage(path):
         temporary = _write_temporary(path, content)
         try:
-            _step("rename", path)
+            step("rename", path)
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -58,22 +55,22 @@ def write_text(path: Path | str, content: str, *, durable: bool = False) -> None
 
 def write_json(path: Path | str, value: Any, *, durable: bool = False) -> None:
     """As `write_text`. NaN and infinity become null, because JSON has no word for them."""
-    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n", durable=durable)
 
 
 def create(path: Path | str, content: bytes) -> bool:
     """Make `path` with `content`, whole, unless it exists: True for the one process, of many, that made it."""
     path = Path(path)
-    with _storage(path):
+    with storage(path):
         temporary = _write_temporary(path, content, sync=False)
         try:
-            _step("link", path)
+            step("link", path)
             os.link(temporary, path)  # fails where the name is taken, also on NFS
         except FileExistsError:
             return False
         except OSError:  # no hard links here
-            _step("create", path)
+            step("create", path)
             try:
                 with path.open("xb") as file:
                     file.write(content)
@@ -90,9 +87,9 @@ def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
     A torn line that an earlier process left at the end is cut off first, so that it never becomes part of a new one.
     """
     path = Path(path)
-    lines = "".join(json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
-    with _storage(path):
-        _step("append", path)
+    lines = "".join(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+    with storage(path):
+        step("append", path)
         with path.open("ab+") as file:
             end = file.seek(0, os.SEEK_END)
             if end and not _ends_whole(file, end):
@@ -101,39 +98,12 @@ def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
             os.fsync(file.fileno())
 
 
-@contextmanager
-def one_at_a_time(path: Path) -> Iterator[None]:
-    """Keep other processes, and threads, out of the body. `path` is an empty file, there for as long as that takes.
-
-    The kernel opens the gate when its holder dies. Where the file system has no such locks, the body just runs: be safe
-    without, too.
-    """
-    handle = _locked(path)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.unlink(path)  # before the lock is let go: who waits for this file sees that it is gone
-        os.close(handle)
-
-
-def _locked(path: Path) -> int:
-    """A handle with the lock on the very file that `path` names: the one that was waited for may be gone by now."""
-    while True:
-        with _storage(path):
-            _step("gate", path)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            if fcntl is not None:
-                with suppress(OSError):
-                    fcntl.flock(handle, fcntl.LOCK_EX)
-            with suppress(OSError):
-                if os.path.samestat(os.fstat(handle), os.stat(path)):
-                    return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
+def sync(path: Path | str) -> None:
+    """Put on disk what a file that grew in place has by now."""
+    path = Path(path)
+    with storage(path), path.open("rb+") as file:
+        step("fsync", path)
+        os.fsync(file.fileno())
 
 
 def read_jsonl(path: Path | str) -> tuple[list[dict[str, Any]], str]:
@@ -163,31 +133,12 @@ def read_json(path: Path | str) -> Any:
         return parse_json(file.read().decode("utf-8"))
 
 
-def parse_json(text: str) -> Any:
-    """The value that `text` says. ValueError when it is no JSON.
-
-    A lone surrogate stays as JSON escapes it: half a character fits into no UTF-8 file and no Arrow table.
-    """
-    value = json.loads(text)
-    return _without_surrogates(value) if _SURROGATE.search(text) else value
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", errors="backslashreplace").decode("utf-8")
-    if isinstance(value, list):
-        return [_without_surrogates(entry) for entry in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(entry) for key, entry in value.items()}
-    return value
-
-
 def make_folder(path: Path | str) -> None:
     """Make a folder and those above it, where they are missing."""
     path = Path(path)
     if not path.is_dir():
-        with _storage(path):
-            _step("mkdir", path)
+        with storage(path):
+            step("mkdir", path)
             path.mkdir(parents=True, exist_ok=True)
 
 
@@ -197,14 +148,14 @@ def create_folder(path: Path | str, name: str, content: bytes) -> bool:
     if os.path.lexists(path):
         return False
     temporary = _temporary_name(path)
-    with _storage(path):
+    with storage(path):
         try:
-            _step("mkdir", path)
+            step("mkdir", path)
             temporary.mkdir()
-            _step("open", path)
+            step("open", path)
             with (temporary / name).open("xb") as file:
                 _write(file, content, path)
-            _step("rename", path)
+            step("rename", path)
             os.rename(temporary, path)
         except BaseException as error:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -217,8 +168,8 @@ def create_folder(path: Path | str, name: str, content: bytes) -> bool:
 def move(path: Path | str, target: Path | str) -> None:
     """Rename a file or folder to a name in the same folder that is free."""
     path, target = Path(path), Path(target)
-    with _storage(target):
-        _step("move", target)
+    with storage(target):
+        step("move", target)
         if os.path.lexists(target):
             raise FileExistsError(17, "is already there", str(target))
         os.rename(path, target)
@@ -227,8 +178,8 @@ def move(path: Path | str, target: Path | str) -> None:
 def remove(path: Path | str) -> None:
     """Take away a file, a link, or a folder with all in it; no error when there is none."""
     path = Path(path)
-    with _storage(path):
-        _step("remove", path)
+    with storage(path):
+        step("remove", path)
         if path.is_dir() and not path.is_symlink():
             # Renamed first: a kill in the middle leaves something temporary, never half a run.
             gone = path if is_temporary(path.name) else _temporary_name(path)
@@ -255,12 +206,12 @@ def sweep(folder: Path, beginning: str = "") -> None:
 def _write_temporary(path: Path, content: bytes, sync: bool = True) -> Path:
     temporary = _temporary_name(path)
     try:
-        _step("open", path)
+        step("open", path)
         with temporary.open("xb") as file:  # not tempfile: its files ignore the umask
             _write(file, content, path)
             if sync:
                 file.flush()
-                _step("fsync", path)
+                step("fsync", path)
                 os.fsync(file.fileno())
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -285,7 +236,7 @@ def _write(file: Any, content: bytes, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    _step("fsync folder", folder)
+    step("fsync folder", folder)
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -305,13 +256,14 @@ def _end_of_lines(path: Path) -> int:
     return path.read_bytes().rfind(b"\n") + 1
 
 
-def _step(operation: str, path: Path) -> None:
+def step(operation: str, path: Path) -> None:
+    """Announce an operation to the hook, if there is one."""
     if hook is not None:
         hook(operation, path)
 
 
 @contextmanager
-def _storage(path: Path) -> Iterator[None]:
+def storage(path: Path) -> Iterator[None]:
     """Whatever the system says about a write becomes a StorageError that names the file."""
     try:
         yield
@@ -319,13 +271,3 @@ def _storage(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(error.errno, error.strerror or str(error), str(path)) from error
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value

@@ -22,6 +22,7 @@ from pathlib import Path
 from gptlab.errors import GptlabError
 from gptlab.runs import files
 from gptlab.runs.clock import now
+from gptlab.runs.gate import one_at_a_time
 
 LOCK = "lock.json"
 GATE = ".claims"  # beside the run folders: claims are taken one at a time
@@ -76,7 +77,7 @@ def claim(study: Path, choose: Callable[[], Path]) -> Iterator[Path]:
     files.make_folder(study)
     folder, before = None, set(_held)
     try:
-        with files.one_at_a_time(study / GATE):
+        with one_at_a_time(study / GATE):
             folder = choose()
             before, new = set(_held), not folder.exists()
             _take(folder)

@@ -7,11 +7,11 @@ has its baseline in the plan.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab import analyses
 from gptlab import config as schema
 from gptlab.composition import Composer, Job
 from gptlab.composition.overrides import label, settings, slug
@@ -58,7 +58,7 @@ class Plan:
     question: str
     baseline: str
     primary_metric: str
-    analysis: str  # what is computed after the runs, with its options; empty for nothing
+    analysis: dict[str, Any]  # what is computed after the runs: its name and its options; empty for nothing
     output_dir: Path
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
@@ -84,8 +84,9 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     shared = set(grid[0]).intersection(*grid[1:])
     asked = [_compose(composer, texts, shared) for texts in grid]
     rules.one_study(asked)
-    rules.refuse_warmup_beyond_flops(asked)
     baselines, added = _baselines(composer, asked)
+    _check_flops([*added, *asked], shared)
+    rules.refuse_idle_values([*added, *asked])
     for job, baseline in zip(asked, baselines, strict=True):
         if baseline and baseline is not job:
             rules.refuse_idle_ablations(composer, job, baseline)
@@ -100,7 +101,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
         primary_metric=first.primary_metric or "",
-        analysis=analyses.describe(first),
+        analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
         notes=(*_say_added(added), *_say_uneven_tables(jobs), *composer.warnings),
@@ -108,14 +109,29 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
 
 
 def _compose(composer: Composer, overrides: Sequence[str], shared: Collection[str]) -> Job:
-    """Compose one run. An error says which run it is, unless it starts with what only this run has."""
-    try:
+    """Compose one run."""
+    with _named(overrides, shared):
         return composer.job(overrides)
+
+
+@contextmanager
+def _named(overrides: Sequence[str], shared: Collection[str]) -> Iterator[None]:
+    """An error says which run it is, unless it starts with what only this run has."""
+    try:
+        yield
     except ConfigError as error:
         own = [text for text in overrides if text not in shared]
         if not own or any(str(error).startswith(text) for text in own):
             raise
         raise ConfigError(f"{error} (in the run {' '.join(overrides)})") from error
+
+
+def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:
+    """Once per variant: seeds change no count, and a skeleton takes its time."""
+    counted = [job for job in jobs if job.config.train.budget_unit == "flops"]
+    for job in {_variant(job.config): job for job in reversed(counted)}.values():
+        with _named(job.overrides, shared):
+            rules.check_flops(job)
 
 
 def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None], list[Job]]:
@@ -147,13 +163,16 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
         if baseline.config.add_baseline and not any(baseline is other for other in (*jobs, *added)):
             added.append(baseline)
         baselines.append(baseline)
+    if all(baseline is job for job, baseline in zip(jobs, baselines, strict=True)):
+        name = jobs[0].config.experiment.baseline
+        raise ConfigError(f"experiment.baseline={name}: every run is its own baseline, so nothing would be compared.")
     return baselines, added
 
 
 def _refuse_idle_baseline(jobs: Sequence[Job]) -> None:
-    given = next((o for job in jobs for o in job.parsed if o.key_or_group == "experiment.baseline"), None)
-    if given:
-        raise ConfigError(f"{given.input_line}: would be ignored, because no run has an ablation.")
+    named = next((job.config.experiment.baseline for job in jobs if job.config.experiment.baseline != "none"), None)
+    if named or any(o.key_or_group == "experiment.baseline" for job in jobs for o in job.parsed):
+        raise ConfigError(f"experiment.baseline={named or 'none'}: would be ignored, because no run has an ablation.")
 
 
 def _say_added(added: Sequence[Job]) -> Iterator[str]:

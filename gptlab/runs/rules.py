@@ -32,13 +32,31 @@ def one_study(jobs: Sequence[Job]) -> None:
     _check_launcher(jobs[0].config)
 
 
-def refuse_warmup_beyond_flops(jobs: Sequence[Job]) -> None:
-    """How many steps a budget in FLOPs is, only the model itself tells. A plugin's is not built for that."""
-    for config in (job.config for job in jobs if job.config.train.budget_unit == "flops"):
-        if config.train.budget and all(part.module.startswith("gptlab.") for part in chosen(config.model)):
-            from gptlab.training.budget import Budget
+def refuse_idle_values(jobs: Sequence[Job]) -> None:
+    """ConfigError for a value that the user set and that no run of the plan would use."""
+    if not any(job.idle for job in jobs):
+        return
+    values = [schema.flatten(job.config) for job in jobs]
+    for job, mine in zip(jobs, values, strict=True):
+        for key, error in job.idle.items():
+            alike = [other for other, theirs in zip(jobs, values, strict=True) if theirs.get(key) == mine[key]]
+            if any(key not in other.idle for other in alike):
+                continue
+            if len({str(other.idle[key]) for other in alike}) == 1:
+                raise error
+            raise ConfigError(f"{error} (in the run {' '.join(job.overrides)}; nor would any other run use it)")
 
-            check_warmup(config.train, Budget.of(config).steps or 1)
+
+def check_flops(job: Job) -> None:
+    """How many steps a budget in FLOPs is, only the model itself tells. A plugin's is not built for that."""
+    config = job.config
+    train = config.train
+    if train.budget is None or train.budget_unit != "flops" or not train.warmup:
+        return
+    if all(part.module.startswith("gptlab.") for part in chosen(config.model)):
+        from gptlab.training.budget import Budget
+
+        check_warmup(train, Budget.of(config).steps or 1, job.changed)
 
 
 def _check_launcher(config: Config) -> None:

@@ -25,6 +25,7 @@ from gptlab.runs import files, locks
 SCHEMA = 1
 RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
 RECORDED = ("finished", "failed", "diverged", "interrupted")
+OVER = ("finished", "diverged")  # nothing more comes, and the numbers are those of the whole run
 STATES = (*RECORDED, "planned", "running", "crashed", "damaged")
 RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")
 HISTORY = "metrics.jsonl"
@@ -58,7 +59,8 @@ def state_of(folder: Path | str) -> State:
         return State("damaged", f"{RESULT}: state {name!r} not understood")
     if not isinstance(result.get("metrics") or {}, dict):
         return State("damaged", f"{RESULT}: metrics not understood")
-    if problem := _torn(folder, result.get("history_bytes")):
+    # A run that goes on cuts its history to its last checkpoint first: only one that is over needs all of it.
+    if name in OVER and (problem := _torn(folder, result.get("history_bytes"))):
         return State("damaged", problem, result)
     return State(str(name), str(result.get("error") or ""), result)
 

@@ -2,7 +2,9 @@
 
 reading   which components are chosen and which keys they read
 settling  what was left open written down, and one spelling for one model
-rules     values out of range, impossible pairs, keys that nothing would read, data and prompts that do not fit
+rules     values out of range, impossible pairs, keys that nothing would read
+measuring probes, data and prompts that do not fit
+idle      values that one run does not use, and another run of the same sweep may
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from gptlab import config as schema
 from gptlab import registry
 from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.refusals import refused
+from gptlab.validation.idle import idle_values
 from gptlab.validation.reading import chosen, keys_read
 from gptlab.validation.rules import check
 from gptlab.validation.settling import settle
-from gptlab.values import refused
 
-__all__ = ["check", "chosen", "from_omegaconf", "keys_read", "settle"]
+__all__ = ["check", "chosen", "from_omegaconf", "idle_values", "keys_read", "settle"]
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:

@@ -27,7 +27,10 @@ _PLACED_BY_SCALE = ("lns", "deepnorm", "none")
 def blocks(model: ModelConfig) -> list[ModelConfig]:
     """The configs of the blocks, equal ones once."""
     if not isinstance(model.layers, dict):
-        raise ConfigError(f"model.layers={model.layers!r}: must be like {{0: {{norm: identity}}}}.")
+        raise ConfigError(
+            f"model.layers={model.layers!r}: must say what of which layers: model.layers.0.norm=identity, or in a file "
+            "layers: {0: {norm: identity}}."
+        )
     if not model.layers:
         return [model] if model.n_layers else []
     found: list[ModelConfig] = []

@@ -14,9 +14,8 @@ from gptlab.model import skeleton
 from gptlab.model.parts import Parts
 from gptlab.model.per_layer import layer_config, layers_of
 from gptlab.training_rules import check_training
+from gptlab.validation.measuring import check_contexts, check_data_fits, check_paths, check_tokens, why_not_probed
 from gptlab.validation.reading import block_keys_read, block_parts, blocks, chosen, keys_read, takers, why_unread
-
-MOST_PATHS = 16  # branches; each one more than doubles the rounding error of the path spectrum
 
 
 def check(config: Config, changed: Collection[str] = ()) -> None:
@@ -27,15 +26,15 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     model = config.model
     (_check_gpt if model.architecture == "gpt" else _check_deep_mlp)(model)
     check_data(config.data, model.vocab_size)
-    _check_data_fits(config)
-    _check_contexts(config)
-    _check_paths(config)
+    check_data_fits(config)
+    check_contexts(config)
+    check_paths(config)
     _check_all_read(config, changed)
     if config.experiment.primary_metric:
         metric(config.experiment.primary_metric, "experiment.primary_metric")
     check_training(config, changed)
     analyses.check(config.experiment)
-    _check_tokens(config, changed)
+    check_tokens(config)
 
 
 def _check_gpt(model: ModelConfig) -> None:
@@ -143,101 +142,12 @@ def _check_all_read(config: Config, changed: Collection[str]) -> None:
     read = keys_read(model)
     for key in sorted(changed):
         section, _, name = key.partition(".")
-        why = _why_not_probed(config, key)
+        why = why_not_probed(config, key)
         if why:
             raise ConfigError(f"{key}: would be ignored, because {why}.")
         if section == "model" and name.split(".")[0] not in read | {"options"}:
             why = why_unread(model, name)
             raise ConfigError(f"model.{name}={getattr(model, name)}: would be ignored, because {why}.")
-
-
-def _why_not_probed(config: Config, key: str) -> str:
-    """Why no probe would see a value of `data` or `probes`; empty when one does."""
-    generation = config.probes.generation
-    gradients = config.probes.gradients
-    if key == "probes.gradients.dropout" and gradients and gradients.dropout and not _drops(config.model):
-        return "this model has no dropout"
-    if config.data.source == "vectors":
-        if key.startswith(("probes.gradients.", "probes.activations.")) and key.endswith(("batch_size", "context")):
-            return "data.source=vectors has one fixed batch"
-        if key in ("probes.parameters.context", "probes.shapes.context"):
-            return "architecture=deep_mlp has no context"
-        if key.startswith("probes.generation."):
-            return "architecture=deep_mlp has no tokens to continue"
-    elif key == "data.prompt" and generation is None:
-        return "probes.generation is left out"
-    elif key == "data.prompt" and generation and generation.prompt != config.data.prompt:
-        return "probes.generation.prompt is set"
-    return ""
-
-
-def _drops(model: ModelConfig) -> bool:
-    """Whether any dropout of the model has a rate above 0."""
-    if model.architecture != "gpt":
-        return False
-    sites = [(model, "drop_embedding")]
-    sites += [(block, site) for block in blocks(model) for site in ("drop_attention", "drop_shortcut")]
-    rates = [block.drop_rate if getattr(block, site) is None else getattr(block, site) for block, site in sites]
-    return any(rates) or any(block.drop_feed_forward for block in blocks(model))
-
-
-def _check_data_fits(config: Config) -> None:
-    vectors = config.data.source == "vectors"
-    if vectors != (config.model.architecture == "deep_mlp"):
-        raise ConfigError(
-            f"data.source={config.data.source}: architecture={config.model.architecture} "
-            + ("takes token ids, not vectors." if vectors else "takes vectors; use data=five_layer_input.")
-        )
-    if not vectors:
-        return
-    sizes = config.model.layer_sizes or []
-    for key, rows, width in (("inputs", config.data.inputs, sizes[0]), ("targets", config.data.targets, sizes[-1])):
-        if rows and any(len(row) != width for row in rows):
-            raise ConfigError(f"data.{key}: rows must hold {width} numbers, as model.layer_sizes={sizes} says.")
-
-
-def _check_contexts(config: Config) -> None:
-    limit = config.model.context_length
-    if config.model.architecture != "gpt":
-        return
-    for name in ("parameters", "shapes", "gradients", "activations"):
-        probe = getattr(config.probes, name)
-        if probe and probe.context and probe.context > limit:
-            raise ConfigError(f"probes.{name}.context={probe.context}: longer than model.context_length={limit}.")
-
-
-def _check_paths(config: Config) -> None:
-    model, gradients = config.model, config.probes.gradients
-    per_block = 1 if model.layout.endswith("_only") else 2
-    count = model.n_layers * per_block if model.architecture == "gpt" else len(model.layer_sizes or []) - 1
-    if gradients and gradients.paths and count > MOST_PATHS:
-        raise ConfigError(
-            f"probes.gradients.paths=true: this model has {count} branches, and the parts of a gradient can be told "
-            f"apart for up to {MOST_PATHS}. Use fewer layers."
-        )
-
-
-def _check_tokens(config: Config, changed: Collection[str]) -> None:
-    """Vet the batch and the prompt now: a bad file or prompt should stop a sweep before its first run."""
-    from gptlab.data.batches import VectorSource, load
-    from gptlab.data.text import encode_prompt
-
-    generation = config.probes.generation
-    source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
-    if isinstance(source, VectorSource):
-        return
-    for probe in (config.probes.gradients, config.probes.activations):
-        if probe and probe.context:
-            source.check_batch(probe.batch_size, probe.context)
-    if config.train.budget is not None and config.train.context:
-        source.vet(config.train.context)
-        if "train.evaluation_batches" in changed and source.scores_all(config.train.context):
-            raise ConfigError(
-                f"train.evaluation_batches: would be ignored, because every evaluation takes all rows of "
-                f"data.source={config.data.source} that there are."
-            )
-    if generation:
-        encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
 
 
 def _closest_divisor(whole: int, wanted: int) -> int:

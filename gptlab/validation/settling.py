@@ -11,6 +11,7 @@ from gptlab.config import Config, ModelConfig
 from gptlab.model.per_layer import checked_settings
 from gptlab.registry import Component
 from gptlab.training_rules import settle_training
+from gptlab.validation.idle import default_metric
 from gptlab.validation.reading import chosen, keys_read, takers
 
 # Each stands for one place; left open, the place has the general key's value.
@@ -47,7 +48,7 @@ def settle(config: Config) -> Config:
     )
     data = settle_data(config.data, model.vocab_size)
     train = settle_training(config.train, model)
-    primary = config.experiment.primary_metric or ("loss" if train.budget is None else "final_loss")
+    primary = config.experiment.primary_metric or default_metric(config)
     return dataclasses.replace(
         config,
         probes=probes,

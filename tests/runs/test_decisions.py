@@ -257,6 +257,16 @@ def test_a_resumed_run_keeps_what_is_there_and_a_fresh_one_does_not(monkeypatch:
     assert not (folder / "checkpoints").exists()
 
 
+def test_an_interrupted_run_goes_on_after_a_power_cut_took_the_end_of_its_history() -> None:
+    study, plan = opened("seed=1,2")
+    for run, state, action in zip(plan.runs, ("interrupted", "diverged"), ("resume", "skip"), strict=True):
+        folder = put(study, run, state)
+        (folder / "metrics.jsonl").write_text('{"step": 10}\n')
+        files.write_json(folder / "result.json", {**files.read_json(folder / "result.json"), "history_bytes": 26})
+        assert decide(run, folder).action == action
+        assert state_of(folder).name == ("damaged" if action == "skip" else state)
+
+
 def test_many_runs_are_explained_in_few_lines() -> None:
     plan = expand([*FAST, "seed=range(0,200)"])
     made = [decisions.Decision("skip", "finished", "finished")] * 150 + [

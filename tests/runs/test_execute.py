@@ -20,6 +20,7 @@ from gptlab.errors import GptlabError
 from gptlab.runs import files
 from gptlab.runs.execute import execute
 from gptlab.validation import from_omegaconf, settle
+from tests.runs.faults import hooked
 
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=2)
 ALL = {"config.yaml", "manifest.json", "layers.csv", "tensors.csv", "shapes.csv", "generation.json", "result.json"}
@@ -70,8 +71,11 @@ def test_a_finished_run(tmp_path: Path) -> None:
 def test_the_size_of_a_history_is_recorded(tmp_path: Path) -> None:
     """`gptlab ls` tells by it whether the file was cut."""
     config = compose(["model=toy_lesson", "data=sentences", "probes=counting", "train.budget=2"])
-    result = execute(config, tmp_path / "run")
+    synced: list[str] = []
+    with hooked(lambda operation, path: synced.append(path.name) if operation == "fsync" else None):
+        result = execute(config, tmp_path / "run")
     assert result["history_bytes"] == (tmp_path / "run" / "metrics.jsonl").stat().st_size > 0
+    assert synced.index("metrics.jsonl") < synced.index("result.json")  # or a power cut leaves less than it says
 
 
 def test_artifacts_carry_their_hashes(tmp_path: Path) -> None:

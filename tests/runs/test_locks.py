@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from gptlab.runs import locks
+from gptlab.runs.gate import one_at_a_time
 from gptlab.runs.locks import LOCK, BusyError, claim, holder
-from tests.runs.faults import python
+from tests.runs.faults import hooked, python
 
 
 def lock_of(pid: int, **changes: Any) -> str:
@@ -128,7 +129,7 @@ def test_asking_for_the_holder_writes_nothing(folder: Path) -> None:
 GATED = """
 import os, sys, time
 from pathlib import Path
-from gptlab.runs.files import one_at_a_time
+from gptlab.runs.gate import one_at_a_time
 folder = Path(sys.argv[1])
 children = []
 for k in range(8):
@@ -148,6 +149,18 @@ def test_the_gate_lets_one_in_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """Also when those who wait hold a file that the one before them has taken away."""
     assert python(GATED, tmp_path).stdout.strip() == str([0] * 8)
     assert os.listdir(tmp_path) == []
+
+
+def test_the_gate_opens_where_files_have_no_lasting_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on some network file systems: the body runs, after a second, and no handle is left open."""
+    tries: list[str] = []
+    monkeypatch.setattr(os.path, "samestat", lambda one, other: False)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    with hooked(lambda operation, path: tries.append(operation)), one_at_a_time(tmp_path / "gate"):
+        pass
+    assert set(tries[:-1]) == {"gate"} and 100 < len(tries) < 10_000
+    assert tries[-1] == "remove" and os.listdir(tmp_path) == []
+    assert before in (0, len(os.listdir("/proc/self/fd")) if before else 0)
 
 
 RACE = """

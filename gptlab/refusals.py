@@ -1,0 +1,79 @@
+"""What OmegaConf says of a value, in gptlab's words: of a whole config, or of one override."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationKeyError,
+    InterpolationToMissingValueError,
+    OmegaConfBaseException,
+    UnsupportedInterpolationType,
+)
+
+from gptlab.config import Config, flatten
+from gptlab.errors import ConfigError, closest, unknown
+from gptlab.values import KEYS, at, base_of, fields_of, kind_of, misfits, say, words
+
+
+def refused(error: OmegaConfBaseException, node: Any) -> ConfigError:
+    """What OmegaConf says of the nested dict `node`, in gptlab's words."""
+    key = str(error.full_key or error.key or "")
+    found = _interpolation(error, key, node) or next(misfits(node), None)
+    return found or at(key, ConfigError(f"{key or 'config'}: its value cannot be used here."))
+
+
+def of_override(place: str, error: OmegaConfBaseException) -> ConfigError:
+    """What OmegaConf says of the override `place` (empty where there is none to name), in gptlab's words."""
+    key = str(error.full_key or error.key or "")
+    if isinstance(error, (ConfigKeyError, ConfigAttributeError)):
+        said = str(unknown_key(key))
+        return ConfigError(f"{place}: {said}" if place else said)
+    given, equals, _ = place.lstrip("+").partition("=")
+    key = given if equals else key
+    kind = kind_of(key.partition("[")[0])
+    if kind is None:
+        return ConfigError(f"{place or key}: cannot be used here.")
+    expected = f"must be {words(kind)}."
+    value = place.partition("=")[2]
+    if words(kind).startswith("text") and value[:1] in ("[", "{"):
+        expected += f" Text that has brackets goes in quotes: {quoted(key, value)}"
+    return ConfigError(f"{place.lstrip('+')}: {expected}" if place else f"{key}: {expected}")
+
+
+def unknown_key(full_key: str) -> ConfigError:
+    """The error for a key that the schema lacks, with the closest key beside which it would stand."""
+    parent, _, key = full_key.rpartition(".")
+    base, _ = base_of(kind_of(parent) if parent else Config)
+    if base is Any or typing.get_origin(base) is dict:
+        return ConfigError(f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE.")
+    siblings = fields_of(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
+    return unknown(parent or "config", key, siblings, KEYS)
+
+
+def quoted(key: str, value: str) -> str:
+    """As it is typed: the shell takes one pair of quotes away."""
+    return f"""'{key}="{value}"'""" if '"' not in value and "'" not in value else f"""{key}='"..."'"""
+
+
+def _interpolation(error: OmegaConfBaseException, key: str, node: Any) -> ConfigError | None:
+    text = flatten(node).get(key, "") if isinstance(node, dict) else ""
+    if not (isinstance(text, str) and "${" in text):
+        return None
+    if isinstance(error, InterpolationKeyError):
+        wanted = str(error).split("'")[1] if "'" in str(error) else ""
+        match = closest(wanted, flatten(Config()))
+        why = f"there is no key {wanted!r}." + (f" Did you mean {match!r}?" if match else "")
+    elif isinstance(error, InterpolationToMissingValueError):
+        why = "the key that it names has no value."
+    elif isinstance(error, UnsupportedInterpolationType):
+        why = "no such function. ${KEY} stands for the value of another key."
+    elif "Recursive" in str(error):
+        why = "leads back to itself."
+    else:
+        why = f"what it stands for does not fit: must be {words(kind_of(key))}."
+    return at(key, ConfigError(f"{key}={say(text)}: {why}"))
