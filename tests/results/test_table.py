@@ -12,6 +12,7 @@ import pytest
 
 from gptlab.errors import GptlabError
 from gptlab.results import finish_study, load_study, print_study
+from gptlab.results.table import look_alikes
 from tests.results.synthetic import BASELINE, MLP, TWELVE, Variant, make_study
 
 
