@@ -204,7 +204,7 @@ def _back(value: float, ratio: bool) -> float:
 
 def _nothing(own: Values, base: Values) -> str:
     if not own:
-        return "no seed has a finite value"
+        return "no finished run has a finite value"
     return "no seed in common with the baseline" if base else "the baseline has no finite value"
 
 

@@ -56,9 +56,13 @@ def check_tokens(config: Config) -> None:
     source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
     if isinstance(source, VectorSource):
         return
-    for probe in (config.probes.gradients, config.probes.activations):
+    for name in ("gradients", "activations"):
+        probe = getattr(config.probes, name)
         if probe and probe.context:
-            source.check_batch(probe.batch_size, probe.context)
+            try:
+                source.check_batch(probe.batch_size, probe.context)
+            except ConfigError as error:  # the training may have another context
+                raise ConfigError(f"{error} (This is the batch of probes.{name}.)") from error
     if config.train.budget is not None and config.train.context:
         source.vet(config.train.context)
     if generation:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gptlab import compose
 from gptlab.config import DataConfig, check_fields
 from gptlab.data.batches import load
 from gptlab.data.check import check_data, settle_data, settle_tokenizer
@@ -140,3 +141,11 @@ def test_a_plugin_adds_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_languages_that_cannot_be(source: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(DataConfig(source=source, options=options), vocab_size=64, seed=1)
+
+
+def test_an_error_of_a_probe_s_batch_says_whose_it_is() -> None:
+    """train.context has been given, and it is not what the message is about."""
+    words = ["model=tiny", "data=induction", "data.options.symbols=16", "train.budget=5", "train.context=20"]
+    with pytest.raises(ConfigError, match=r"rows of context 64 .*\(This is the batch of probes\.gradients\.\)$"):
+        compose(words)
+    compose([*words, "probes.gradients.context=20", "probes.activations.context=20"])

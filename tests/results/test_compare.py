@@ -181,7 +181,7 @@ def test_a_value_that_is_not_finite_is_no_value(tmp_path: Path) -> None:
     assert (cell.n, cell.pairs, cell.reason) == (8, 8, "on 8 of 10 seeds")
     nothing = [Arm("none", values(0)), Arm("x", dict.fromkeys(SEEDS, None), {"n_layers": 3})]
     cell = compared(tmp_path / "b", nothing).row("x").cell("final_loss")
-    assert cell.words == "not comparable (no seed has a finite value)"
+    assert cell.words == "not comparable (no finished run has a finite value)"
 
 
 def test_no_seed_in_common(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Evidence {
     const problem = this.problem(findings, about);
     if (problem || !seeds.length) {
       cell.verdict = NOT_COMPARABLE;
-      cell.reason = problem || (!values.size ? "no seed has a finite value"
+      cell.reason = problem || (!values.size ? "no finished run has a finite value"
         : others.size ? "no seed in common with the baseline" : "the baseline has no finite value");
       return cell;
     }
