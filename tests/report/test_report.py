@@ -272,11 +272,12 @@ def test_numbers_are_short_and_never_wrong() -> None:
 
 def test_a_figure_in_the_page_has_its_own_ids_and_the_pages_colours() -> None:
     source = (
-        '<?xml version="1.0"?><svg xmlns="x" width="1pt" viewBox="0 0 1 1"><metadata>m</metadata><!-- c -->'
+        '<?xml version="1.0"?><svg xmlns="x" width="1pt" viewBox="0 0 378 99"><metadata>m</metadata><!-- c -->'
         '<g id="a" style="fill: #1b1b1b; clip-path: url(#b)"><use xlink:href="#a"/><path d="M 1.23456 2"/></g></svg>'
     )
     assert inline(source, "p", 'say "x"') == (
-        '<svg viewBox="0 0 1 1" role="img" aria-label="say &quot;x&quot;">'
+        '<svg viewBox="0 0 378 99" style="max-width: 33.0rem; min-width: min(40rem, 33.0rem)" role="img" '
+        'aria-label="say &quot;x&quot;">'
         '<g id="p-a" style="fill: var(--figure-ink, #1b1b1b); clip-path: url(#p-b)"><use xlink:href="#p-a"/>'
         '<path d="M 1.23 2"/></g></svg>'
     )

@@ -14,6 +14,7 @@ EXCHANGED = {
     style.BLUE: "blue", style.VERMILION: "vermilion", style.GREEN: "green", style.PURPLE: "purple",
     style.ORANGE: "orange",
 }  # fmt: skip
+REMS = 66 / 756  # per point: the widest figures have 756, and the page gives them 66 rem
 _STYLED = re.compile(r'style="[^"]*"')
 _PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is more than can be seen
@@ -29,10 +30,14 @@ def inline(text: str, prefix: str, label: str) -> str:
     text = _STYLED.sub(lambda found: _COLOR.sub(_variable, found[0]), text)
     text = re.sub(r"\s*\n\s*", "\n", text)
     text = _PLACES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)
-    text = re.sub(
-        r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{escape(label)}">', text
-    )
-    return text.strip()
+    return re.sub(r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', lambda found: _opening(found[1], label), text).strip()
+
+
+def _opening(box: str, label: str) -> str:
+    """The element's first tag. Letters are as large in a small figure as in a wide one, so it is not blown up."""
+    most = float(box.split()[2]) * REMS
+    size = f"max-width: {most:.1f}rem; min-width: min(40rem, {most:.1f}rem)"
+    return f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{escape(label)}">'
 
 
 def _variable(found: re.Match[str]) -> str:
