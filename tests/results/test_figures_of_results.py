@@ -137,7 +137,7 @@ def test_the_front_is_what_nothing_beats() -> None:
 
 
 def test_cost_has_a_panel_for_parameters_and_one_for_flops(tmp_path: Path) -> None:
-    figure = pareto_figure(load_study(make_trained(tmp_path)), "loss")
+    figure = pareto_figure(load_study(make_trained(tmp_path)), "final_loss")
     assert figure is not None
     assert [axes.get_xlabel() for axes in figure.axes] == ["million parameters", r"10$^{15}$ training FLOPs"]
     bold = {text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"}
@@ -150,13 +150,13 @@ def test_a_metric_without_a_better_end_has_no_front(tmp_path: Path) -> None:
 
 def test_isolation_takes_the_best_over_the_other_knob(tmp_path: Path) -> None:
     study = load_study(make_grid(tmp_path, {"model.emb_dim": WIDTHS, "train.lr": RATES}))
-    found = knobs(study, "loss")
+    found = knobs(study, "final_loss")
     assert found.names == ("model.emb_dim", "train.lr")
     means = found.table.groupby(["train.lr", "model.emb_dim"])["value"].mean()
     for _, row in best(found, "train.lr", higher=False).iterrows():
         assert row["mean"] == pytest.approx(min(means[row["setting"]]))
     assert list(best(found, "train.lr", higher=False)["setting"]) == ["1e-4", "1e-3", "1e-2"]  # by size
-    figure = isolation_figure(study, "loss", found)
+    figure = isolation_figure(study, "final_loss", found)
     assert figure is not None
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["model.emb_dim", "train.lr"]
 
@@ -165,8 +165,8 @@ def test_isolation_says_how_many_variants_have_no_number(tmp_path: Path) -> None
     study = load_study(make_grid(tmp_path, {"model.emb_dim": WIDTHS, "train.lr": RATES}))
     labels = sorted(set(study.runs["label"]))
     for lost in (0, 2):
-        study.runs.loc[study.runs["label"].isin(labels[:lost]), "loss"] = float("nan")
-        figure = isolation_figure(study, "loss", knobs(study, "loss"))
+        study.runs.loc[study.runs["label"].isin(labels[:lost]), "final_loss"] = float("nan")
+        figure = isolation_figure(study, "final_loss", knobs(study, "final_loss"))
         assert figure is not None
         said = " ".join(text.get_text() for text in figure.texts)
         assert (f"without a number: 2 of {len(labels)} variants" in said) == bool(lost)
@@ -174,13 +174,13 @@ def test_isolation_says_how_many_variants_have_no_number(tmp_path: Path) -> None
 
 def test_one_knob_of_words_is_no_isolation(tmp_path: Path) -> None:
     study = load_study(make_trained(tmp_path, seeds=(1,)))
-    assert isolation_figure(study, "loss", knobs(study, "loss")) is None
+    assert isolation_figure(study, "final_loss", knobs(study, "final_loss")) is None
 
 
 def test_a_heatmap_of_exactly_two_knobs(tmp_path: Path) -> None:
     study = load_study(make_grid(tmp_path / "two", {"model.emb_dim": WIDTHS, "train.lr": RATES}, (1,)))
-    found = knobs(study, "loss")
-    figure = heatmap_figure(study, "loss", found)
+    found = knobs(study, "final_loss")
+    figure = heatmap_figure(study, "final_loss", found)
     assert figure is not None
     axes = figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("model.emb_dim", "train.lr")
@@ -188,7 +188,7 @@ def test_a_heatmap_of_exactly_two_knobs(tmp_path: Path) -> None:
     assert len(texts) == 12
     assert min(texts) == pytest.approx(found.table["value"].min(), abs=0.005)
     three = load_study(make_grid(tmp_path / "three", {"a.b": ("1", "2"), "c.d": ("1", "2"), "e.f": ("1", "2")}, (1,)))
-    assert heatmap_figure(three, "loss", knobs(three, "loss")) is None
+    assert heatmap_figure(three, "final_loss", knobs(three, "final_loss")) is None
 
 
 @pytest.mark.slow
@@ -216,5 +216,5 @@ def test_the_primary_metric_need_not_have_been_measured(tmp_path: Path) -> None:
 def test_values_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     study = load_study(make_trained(tmp_path, ("none", "relu"), (1, 2, 3), diverged="relu"))
     assert not math.isfinite(study.steps["value"].max(skipna=False))
-    points = pareto_figure(study, "loss")
+    points = pareto_figure(study, "final_loss")
     assert points is None or all(math.isfinite(end) for axes in points.axes for end in axes.get_ylim())

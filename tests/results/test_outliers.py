@@ -92,7 +92,7 @@ def test_differences_and_cost_stay_readable(tmp_path: Path) -> None:
         assert "+1.00e+06" in texts
         assert "arrow: beyond the axis" in texts
         assert [line.get_marker() for line in figure.axes[0].lines].count(">") == 1
-        figure = pareto.pareto_figure(study, "loss")
+        figure = pareto.pareto_figure(study, "final_loss")
         assert figure is not None
         for axes in figure.axes:
             low, high = axes.get_ylim()
@@ -118,14 +118,14 @@ def test_two_knobs_stay_readable(tmp_path: Path) -> None:
     folder = make_grid(tmp_path, KNOBS)
     label = json.loads((folder / "plan.json").read_text())["runs"][-1]["label"]
     study = load_study(blown(folder, label))
-    found = knobs(study, "loss")
+    found = knobs(study, "final_loss")
     with drawing():
-        figure = heatmap.heatmap_figure(study, "loss", found)
+        figure = heatmap.heatmap_figure(study, "final_loss", found)
         assert figure is not None
         assert figure.axes[1].get_ylim()[1] < 6
         assert "1e+06" in [text.get_text() for text in figure.axes[0].texts]
         assert figure.axes[1].get_position().y1 == pytest.approx(figure.axes[0].get_position().y1)
-        figure = isolation.isolation_figure(study, "loss", found)
+        figure = isolation.isolation_figure(study, "final_loss", found)
         assert figure is not None
         for axes in figure.axes:
             assert axes.get_ylim()[1] < 6
