@@ -72,7 +72,7 @@ _ALL = (
     Metric("mib", "MiB", "lower", "exact", "memory of the weights, as stored (4 bytes each in float32)"),
     Metric("flops_forward_per_token", "FLOPs/token", "lower", "exact", "multiplications and additions, forward pass"),
     Metric("flops_training_per_token", "FLOPs/token", "lower", "exact", "the same for forward and backward together"),
-    Metric("loss", "nats/token", "neither", "stochastic", "loss before training: mean cross-entropy of one batch"),
+    Metric("loss", "nats/token", "neither", "stochastic", "of one batch before training; squared error for vectors"),
     Metric("ln_vocab_size", "nats/token", "neither", "exact", "ln(vocab_size): the loss of guessing all words equally"),
     Metric("grad_norm", "L2 norm", "neither", "positive_scale", "square root of the sum of squared gradients"),
     Metric("grad_norm_first", "L2 norm", "neither", "positive_scale", "grad_norm of the block nearest the input"),

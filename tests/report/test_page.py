@@ -203,7 +203,7 @@ def test_sorting_and_what_it_says_of_itself(page: Browser) -> None:
 
 def test_filtering(page: Browser) -> None:
     find = page.driver.find_element("id", "verdicts-filter")
-    find.send_keys("WORSE exp")
+    find.send_keys("CLEAR exp")
     assert column(page, "variant") == ["expansion_2"]
     assert status(page) == "1 of 6 variants."
     find.clear()
