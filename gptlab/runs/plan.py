@@ -104,7 +104,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
-        notes=(*_say_added(added), *_say_uneven_tables(jobs), *composer.warnings),
+        notes=(*_say_added(added), *_say_uneven_tables(jobs, pairs), *composer.warnings),
     )
 
 
@@ -182,18 +182,19 @@ def _say_added(added: Sequence[Job]) -> Iterator[str]:
         yield f"added as the baseline: {runs} with {', '.join(sorted(stacks))} (add_baseline=false leaves it out)"
 
 
-def _say_uneven_tables(jobs: Sequence[Job]) -> Iterator[str]:
+def _say_uneven_tables(jobs: Sequence[Job], baselines: Sequence[Job | None]) -> Iterator[str]:
     """A tied table starts small; positions at N(0, 1) beside it drown the tokens, and training compares just that."""
-    models = {job.config.label: job.config.model for job in jobs if job.config.train.budget}
-    tied = [
-        label
-        for label, model in models.items()
-        if model.tie_weights and model.position == "learned" and model.init == "torch" and not model.options.get("init")
-    ]
-    if tied and any(not model.tie_weights for model in models.values()):
+    tied = []
+    for job, baseline in zip(jobs, baselines, strict=True):
+        model = job.config.model
+        if not (job.config.train.budget and baseline and model.tie_weights) or baseline.config.model.tie_weights:
+            continue
+        if model.position == "learned" and model.init == "torch" and not model.options.get("init"):
+            tied.append(job.config.label)
+    if tied:
         yield (
-            f"{', '.join(tied)}: the tied table starts at 1/sqrt(3 emb_dim) and the positions beside it at 1, which "
-            "costs more than the tie (experiments/tying). model.init=gpt2 starts both alike."
+            f"{', '.join(dict.fromkeys(tied))}: the tied table starts at 1/sqrt(3 emb_dim) and the positions beside it "
+            "at 1, which costs more than the tie (experiments/tying). model.init=gpt2 starts both alike."
         )
 
 
