@@ -62,7 +62,7 @@ def check_tokens(config: Config) -> None:
             try:
                 source.check_batch(probe.batch_size, probe.context)
             except ConfigError as error:  # the training may have another context
-                raise ConfigError(f"{error} (This is the batch of probes.{name}.)") from error
+                raise ConfigError(f"{error} This is the batch of probes.{name}.") from error
     if config.train.budget is not None and config.train.context:
         source.vet(config.train.context)
     if generation:

@@ -146,6 +146,6 @@ def test_languages_that_cannot_be(source: str, options: dict[str, Any], message:
 def test_an_error_of_a_probe_s_batch_says_whose_it_is() -> None:
     """train.context has been given, and it is not what the message is about."""
     words = ["model=tiny", "data=induction", "data.options.symbols=16", "train.budget=5", "train.context=20"]
-    with pytest.raises(ConfigError, match=r"rows of context 64 .*\(This is the batch of probes\.gradients\.\)$"):
+    with pytest.raises(ConfigError, match=r"rows of context 64 .*This is the batch of probes\.gradients\.$"):
         compose(words)
     compose([*words, "probes.gradients.context=20", "probes.activations.context=20"])
