@@ -197,6 +197,8 @@ def test_all_of_them_are_the_same_bytes_each_time(tmp_path: Path) -> None:
         make_trained(tmp_path / "a", seeds=(1, 2, 3)),
         make_grid(tmp_path / "b", {"a.b": WIDTHS, "c.d": RATES}),
     ):
+        plan = folder / "plan.json"
+        plan.write_text(plan.read_text().replace('"primary_metric": "loss"', '"primary_metric": "final_loss"'))
         study, comparison = load_study(folder), compare([folder])
         once = {name: svg(figure) for name, figure in figures(study, comparison)}
         again = {name: svg(figure) for name, figure in figures(study, comparison)}
