@@ -84,6 +84,7 @@ def status(page: Browser) -> str:
     return page.js("return document.querySelector('#verdicts .status').textContent")
 
 
+TIMED = {"config": {"train": {"budget": 2.0, "budget_unit": "seconds"}}}
 ARMS = [
     Arm("none", {seed: 3.0 + 0.013 * math.sin(7 * seed) for seed in range(9)}),
     Arm(
@@ -99,6 +100,9 @@ ARMS = [
     Arm("longer", {0: 3.3, 1: 3.1, 2: 3.2}, {"norm": "u"}, metrics={"steps": 200, "tokens": 4000}),
     Arm("budget", {0: 3.3, 1: 3.15, 2: 3.2}, metrics={"steps": 100, "tokens": 2000}, train={"budget": 100}),
     Arm("leak", {0: 1.3, 1: 1.1, 2: 1.2}, {"norm": "t"}, outcome="leaked"),
+    Arm("no_mask", {0: 1.4, 1: 1.2, 2: 1.3}, {"causal": False}, metrics={"final_causal_loss": 3.9}),
+    Arm("slow", {0: 3.4, 1: 3.2, 2: 3.35}, {"norm": "q"}, metrics={"steps": 90, "tokens": 1800}, manifest=TIMED),
+    Arm("fast", {0: 3.0, 1: 2.8, 2: 2.7}, {"norm": "p"}, metrics={"steps": 110, "tokens": 2200}, manifest=TIMED),
     Arm("nan", {0: None, 1: 3.1, 2: 3.2}, {"norm": "s"}),
 ]
 for place, arm in enumerate(ARMS):

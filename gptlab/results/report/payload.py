@@ -12,6 +12,7 @@ from typing import Any
 
 from gptlab.results import statistics as stats
 from gptlab.results.cells import printable
+from gptlab.results.checks import CAUSAL_LOSSES
 from gptlab.results.choosing import declared
 from gptlab.results.comparison import Comparison, Row
 from gptlab.results.evidence import Margin
@@ -90,6 +91,7 @@ def _about(name: str) -> dict[str, Any]:
         "meaning": about.meaning,
         "trained": about.trained,
         "tokens": about.unit == "nats/token",
+        "masked": name in CAUSAL_LOSSES,
     }
 
 

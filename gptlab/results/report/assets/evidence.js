@@ -225,20 +225,25 @@ class Evidence {
     const [data, code, versions, host, threads] = [0, 1, 2, 3, 4].map(differing);
     const flags = [["code", code], ["versions", versions], ["host", host], ["number of threads", threads]]
       .filter(([, found]) => found).map(([what, found]) => `other ${what} than the baseline's: ${found}`);
-    const [training, flag] = this.training(own, base, pairs, keys);
+    const seconds = (side, seed) => facts[side.get(seed).facts][5];
+    const timed = seed => seconds(mine, seed) && seconds(mine, seed) === seconds(its, seed);
+    const [training, flag] = this.training(own, base, pairs, keys, timed);
     const leaks = [["the variant", mine], ["the baseline", its]]
       .filter(([, side]) => pairs.some(seed => side.get(seed).outcome === "leaked")).map(([who]) => who);
+    // Where no entropy is known, no loss tells of a leak; the config does.
+    const [, before, after] = this.delta(own, base).find(([key]) => key === "model.causal") || [];
+    const seeing = after === "false" ? "the variant" : before === "false" ? "the baseline" : "";
     const collapsed = pairs.filter(seed => mine.get(seed).outcome === "collapsed");
     if (collapsed.length) flags.push(`collapsed: seed ${collapsed.join(", ")}`);
     if (flag) flags.push(flag);
     const tokens = keys.includes("data.tokenizer") ? "data.tokenizer" : "";
     return {
       data: data ? "other data" : tokens ? `other ${tokens}` : "", training, flags,
-      leaked: leaks.length ? `${leaks.join(" and ")} leaked` : "",
+      leaked: leaks.length ? `${leaks.join(" and ")} leaked` : seeing ? `${seeing} sees the future` : "",
       machine: host ? "other hosts" : threads ? "other number of threads" : "",
     };
   }
-  training(own, base, pairs, keys) {
+  training(own, base, pairs, keys, timed) {
     const get = (variant, metric, seed) => this.values(metric, variant).get(seed);
     const compute = (variant, seed) => get(variant, "flops_training_per_token", seed) * get(variant, "tokens", seed);
     for (const name of ["steps", "tokens"]) for (const seed of pairs) {
@@ -247,6 +252,7 @@ class Evidence {
       const words = `${thousands(mine)} ${name}, baseline ${thousands(its)}`;
       const spent = [compute(own, seed), compute(base, seed)];
       if (spent[0] && spent[1] && Math.abs(spent[0] / spent[1] - 1) <= MATCHED) return ["", `matched in compute: ${words}`];
+      if (timed(seed)) return ["", `matched in time: ${words} (seed ${seed})`];
       if (keys.length && keys.every(key => key.split(".")[0] === "train")) return ["", `other budget: ${words}`];
       return [words, ""];
     }
@@ -255,6 +261,6 @@ class Evidence {
   problem(findings, about) {
     if (about.kind === "timing") return findings.machine;
     if (!about.tokens && !about.trained) return findings.data;
-    return findings.data || (about.trained ? findings.leaked : "") || (about.trained ? findings.training : "");
+    return findings.data || (about.trained && !about.masked ? findings.leaked : "") || (about.trained ? findings.training : "");
   }
 }
