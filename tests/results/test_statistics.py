@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -135,3 +136,10 @@ def test_five_null_variants_rarely_give_a_false_finding(n: int) -> None:
     corrected = float(np.mean([min(statistics.holm(row)) < 0.05 for row in ps.tolist()]))
     assert corrected <= 0.05
     assert uncorrected > 0.1  # the test can fail: without the correction it would
+
+
+def test_more_seeds_always_see_smaller_effects() -> None:
+    """About 2.8 / sqrt(n); scipy's noncentral t has holes where a search might step into."""
+    found = [statistics.detectable(n) for n in range(3, statistics.MOST_SEEDS + 1)]
+    assert all(later < earlier for earlier, later in pairwise(found))
+    assert found[-1] == pytest.approx(2.8 / statistics.MOST_SEEDS**0.5, rel=0.01)
