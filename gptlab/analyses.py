@@ -6,7 +6,7 @@
 
 in any importable module is all that a new one needs. It is called once, after the runs of the study, with the config of
 each run, and does all its computing in this process. Its other arguments have defaults, and are what
-`experiment.options` may set. `gptlab.studies` holds those that gptlab brings.
+`experiment.options` may set. `gptlab.book.analyses` holds those that gptlab brings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gptlab.values import must_be
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BUILTINS = "gptlab.studies"
+BUILTINS = "gptlab.book.analyses"
 
 Value = int | float | str
 Line = tuple[str, Value, str]  # of a summary: quantity, value, what it means

@@ -8,18 +8,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptlab import registry, validation
-from gptlab.composition import compose
-from gptlab.composition.overrides import slug
+from gptlab import registry
 from gptlab.config import Config, identity
+from gptlab.declare.composer import compose
+from gptlab.declare.model_rules import check
+from gptlab.declare.overrides import slug
+from gptlab.declare.settling import settle
 from gptlab.errors import GptlabError
-from gptlab.runs.execute import execute
+from gptlab.running.execute import execute
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from gptlab.results import Comparison, Study
+    from gptlab.comparing.comparison import Comparison
+    from gptlab.store.study import Study
 
 __all__ = ["Run", "build", "compare", "compose", "load", "run"]
 
@@ -65,7 +68,7 @@ class Run:
     @property
     def generation(self) -> dict[str, Any]:
         """Prompt, ids, text and margins of the greedy continuation."""
-        from gptlab.runs.files import read_json
+        from gptlab.store.files import read_json
 
         return read_json(self._existing("generation.json"))
 
@@ -88,8 +91,8 @@ def run(config: Config, folder: Path | str | None = None) -> Run:
     `Run.result["state"]` and `["error"]`.
     """
     registry.load_plugins(config.plugins)
-    config = validation.settle(config)  # it may have been made or changed by hand
-    validation.check(config)
+    config = settle(config)  # it may have been made or changed by hand
+    check(config)
     if folder is None:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
         folder = Path(config.output_dir) / "python" / stamp / f"{slug(config.label)}-{identity(config)[:8]}"
@@ -101,7 +104,7 @@ def load(path: Path | str) -> Study:
 
     GptlabError when there is no study.
     """
-    from gptlab.results import load_study
+    from gptlab.store.study import load_study
 
     return load_study(path)
 
@@ -117,7 +120,7 @@ def compare(
 
     ConfigError for what cannot be compared.
     """
-    from gptlab.results import compare as compare_runs
+    from gptlab.comparing.assemble import compare as compare_runs
 
     metrics = [metric] if isinstance(metric, str) else list(metric)
     return compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin)

@@ -84,7 +84,7 @@ def test_wheel_holds_all_of_conf(wheel: Path) -> None:
 @pytest.mark.slow
 def test_wheel_holds_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"gptlab/py.typed", "gptlab/reproduce/claims.csv"} <= set(names)
+    assert {"gptlab/py.typed", "gptlab/book/reproduce/claims.csv"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"gptlab", f"gptlab-{gptlab.__version__}.dist-info"}
     assert not [name for name in names if "__pycache__" in name]
 

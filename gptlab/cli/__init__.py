@@ -90,8 +90,8 @@ def _unknown_command(word: str) -> ConfigError:
     match = closest(word, COMMANDS)
     if match:
         return ConfigError(f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.")
-    from gptlab.composition import Composer
-    from gptlab.composition.overrides import needs_equals
+    from gptlab.declare.composer import Composer
+    from gptlab.declare.overrides import needs_equals
 
     hint = needs_equals(word, Composer().groups)
     return ConfigError(f"{hint} Commands: {', '.join(COMMANDS)}; see gptlab --help.")

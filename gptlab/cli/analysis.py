@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.config import Config
 from gptlab.errors import GptlabError
-from gptlab.runs.execute import threads
-from gptlab.runs.files import make_folder
+from gptlab.running.execute import threads
+from gptlab.store.files import make_folder
 
 if TYPE_CHECKING:
     from gptlab.analyses import Findings
@@ -49,8 +49,8 @@ def analyse(variants: Sequence[Config], study: Path) -> int:
 
 def write(findings: Findings, folder: Path) -> list[Path]:
     """summary.csv, the tables and the figures. GptlabError when the folder takes no files."""
-    from gptlab.results.figures.style import drawing, save
-    from gptlab.runs.files import write_text
+    from gptlab.show.figures.style import drawing, save
+    from gptlab.store.files import write_text
 
     summary = [{"quantity": name, "value": value, "meaning": meaning} for name, value, meaning in findings.summary]
     paths = []

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gptlab.cli.arguments import split
-from gptlab.composition import Composer
 from gptlab.config import Config
+from gptlab.declare.composer import Composer
 from gptlab.errors import ConfigError
-from gptlab.runs import sweep
-from gptlab.runs.plan import Plan, PlannedRun, expand
+from gptlab.planning import sweep
+from gptlab.planning.plan import Plan, PlannedRun, expand
 
 if TYPE_CHECKING:
-    from gptlab.conformance import Report
+    from gptlab.check import Report
 
 HELP = """\
 usage: gptlab check [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     composer = Composer(given.config_dirs)
     for message in composer.warnings:
         print(f"gptlab: {message}", file=sys.stderr)
-    from gptlab.conformance import check
+    from gptlab.check import check
 
     reports = []
     for run in _asked(plan, composer, given.words):

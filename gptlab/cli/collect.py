@@ -24,8 +24,8 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     folder = one_folder("gc", given.words, Config().output_dir)
-    from gptlab.runs.collect import clear, collect
-    from gptlab.runs.states import STATES
+    from gptlab.store.collect import clear, collect
+    from gptlab.store.states import STATES
 
     states = tuple(filter(None, given.options.get("--state", "").split(",")))
     for state in states:

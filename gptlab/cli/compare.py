@@ -40,7 +40,9 @@ def main(arguments: Sequence[str]) -> int:
         raise unknown("--format", format, FORMATS)
     if "--diff" in flags:
         return _diff(words, options, format)
-    from gptlab.results import compare, export, print_comparison
+    from gptlab.comparing.assemble import compare
+    from gptlab.show.comparison_table import print_comparison
+    from gptlab.show.exports import export
 
     comparison = compare(
         words,
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(export(comparison, format), end="")
     if format in ("csv", "latex"):  # the others say it themselves
-        from gptlab.results.caption import lost_runs
+        from gptlab.comparing.caption import lost_runs
 
         for warning in (*lost_runs(comparison), *comparison.warnings):
             print(f"gptlab: {warning}", file=sys.stderr)
@@ -90,8 +92,8 @@ def _diff(words: Sequence[str], options: dict[str, str], format: str) -> int:
         raise ConfigError("--diff: takes two run folders, and --format table or json. Nothing else.")
     if len(words) != 2:
         raise ConfigError(f"--diff: takes two run folders, and this names {len(words)}.")
-    from gptlab.results.cells import printable
-    from gptlab.results.difference import run_differences
+    from gptlab.comparing.diff import run_differences
+    from gptlab.show.formats import printable
 
     found = run_differences(Path(words[0]), Path(words[1]))
     if format == "json":
@@ -107,6 +109,6 @@ def _diff(words: Sequence[str], options: dict[str, str], format: str) -> int:
 
 
 def _say(value: object) -> str:
-    from gptlab.results.cells import printable
+    from gptlab.show.formats import printable
 
     return printable(value) if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

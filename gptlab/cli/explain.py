@@ -60,10 +60,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _named(word: str, config_dirs: Sequence[str]) -> Named:
-    from gptlab.runs.records import find_run, recorded_id, stored_config
+    from gptlab.store.find import find_run, recorded_id, stored_config
 
     if "=" in word and not Path(word).is_dir():
-        from gptlab.composition import compose
+        from gptlab.declare.composer import compose
 
         try:
             words = shlex.split(word)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.errors import ConfigError, unknown
-from gptlab.runs.files import make_folder
+from gptlab.store.files import make_folder
 
 HELP = """\
 usage: gptlab figures [NAME ...] [-o FOLDER]
@@ -23,7 +23,7 @@ Computes the figures anew and writes each as SVG and PNG; without names, all sev
 
 def main(arguments: Sequence[str]) -> int:
     """Write the figures, print each path on stdout."""
-    from gptlab.figures import FIGURES, write
+    from gptlab.book.figures import FIGURES, write
 
     names, folder = _split(arguments)
     if names is None:

@@ -13,11 +13,10 @@ from hydra.core.plugins import Plugins
 from omegaconf import DictConfig
 
 from gptlab.cli.arguments import CONFIG_DIR, split
-from gptlab.composition import Composer
-from gptlab.composition.composer import HYDRA_BASE, store_schema
-from gptlab.composition.overrides import normalised
-from gptlab.composition.problems import translated
-from gptlab.composition.sources import CONF_DIR, UserFolders
+from gptlab.declare.composer import HYDRA_BASE, Composer, store_schema
+from gptlab.declare.overrides import normalised
+from gptlab.declare.problems import translated
+from gptlab.declare.sources import CONF_DIR, UserFolders
 from gptlab.errors import ConfigError, unknown
 
 _ANSWERED = {

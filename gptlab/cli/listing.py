@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     folder = one_folder("ls", given.words, Config().output_dir)
-    from gptlab.results.listing import list_runs, print_rows, select
+    from gptlab.show.listing import list_runs, print_rows, select
 
     top = given.options.get("--top")
     if top is not None and not top.isdecimal():

@@ -10,8 +10,8 @@ from typing import Any
 from gptlab import analyses
 from gptlab.cli.arguments import split
 from gptlab.config import Config
-from gptlab.runs.decisions import Decision, explain, survey
-from gptlab.runs.plan import Plan, PlannedRun, expand
+from gptlab.planning.plan import Plan, PlannedRun, expand
+from gptlab.running.decisions import Decision, explain, survey
 
 HELP = """\
 usage: gptlab plan [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]

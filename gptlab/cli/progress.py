@@ -6,8 +6,8 @@ import shutil
 import sys
 from typing import Any
 
-from gptlab.runs.plan import Plan, PlannedRun
-from gptlab.runs.states import RECORDED
+from gptlab.planning.plan import Plan, PlannedRun
+from gptlab.store.states import RECORDED
 from gptlab.training.progress import Tick
 
 _CLEAR = "\r\x1b[2K"

@@ -34,10 +34,10 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(words[0])
     if not folder.is_dir():
         raise ConfigError(f"report: there is no folder {words[0]!r}.")
-    from gptlab.results.caption import lost_runs
-    from gptlab.results.cells import printable
-    from gptlab.results.comparing import compare
-    from gptlab.results.report import write_report
+    from gptlab.comparing.assemble import compare
+    from gptlab.comparing.caption import lost_runs
+    from gptlab.show.formats import printable
+    from gptlab.show.report.page import write_report
 
     comparison = compare([folder], margin=options.get("--margin"))
     target = options.get("--output")

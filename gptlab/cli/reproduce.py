@@ -6,8 +6,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from gptlab.book.reproduce.claims import Claim, chosen, groups_of, load_claims
 from gptlab.errors import ConfigError, unknown
-from gptlab.reproduce.claims import Claim, chosen, groups_of, load_claims
 
 HELP = """\
 usage: gptlab reproduce [--only GROUP[,GROUP]] [--format table|md|csv|json|errata]
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen(claims, groups)  # refuses what does not exist
     if format == "errata" and groups:
         raise ConfigError("--format errata: is the page on all claims, and --only would leave some out.")
-    from gptlab.reproduce import reproduce
-    from gptlab.reproduce.errata import page
-    from gptlab.reproduce.rendering import export, print_table
+    from gptlab.book.reproduce import reproduce
+    from gptlab.book.reproduce.errata import page
+    from gptlab.book.reproduce.rendering import export, print_table
 
     try:
         results = reproduce(groups, started=_started)

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if len(given.words) != 1:
         raise ConfigError("rerun: name one run folder, or the beginning of an id.")
-    from gptlab.runs.records import find_run
+    from gptlab.store.find import find_run
 
     run = find_run(given.words[0], Path(Config().output_dir))
     if "--keep" not in given.options:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _report(run: Path, target: Path) -> int:
-    from gptlab.runs.rerun import rerun
+    from gptlab.running.rerun import rerun
 
     found = rerun(run, target)
     print(f"{run}: repeated")

@@ -11,10 +11,10 @@ from gptlab.cli.analysis import analyse
 from gptlab.cli.arguments import split
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
-from gptlab.runs.decisions import explain, survey
-from gptlab.runs.jobs import open_study, run_jobs
-from gptlab.runs.plan import Plan, expand
-from gptlab.runs.stopping import stoppable
+from gptlab.planning.plan import Plan, expand
+from gptlab.running.decisions import explain, survey
+from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.stopping import stoppable
 from gptlab.training.progress import listening
 
 FINISHED, FAILED, INTERRUPTED = 0, 1, 130
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _show(study: Path, plan: Plan) -> int:
     """Tables and figures of the study. The measurements are on disk already: a failure here is not theirs."""
-    from gptlab.results import finish_study
+    from gptlab.show.finish import finish_study
 
     try:
         finish_study(study)

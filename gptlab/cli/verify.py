@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     folder = one_folder("verify", given.words, Config().output_dir)
-    from gptlab.runs.verify import verify
+    from gptlab.store.verify import verify
 
     states: Counter[str] = Counter()
     checked = wrong = 0

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gptlab.config import DataConfig
-from gptlab.data.check import check_data, settle_data
+from gptlab.data.config_rules import check_data, settle_data
 from gptlab.data.kinds import kind
 from gptlab.data.tokenizer import Tokenizer
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from gptlab.atomic import replacing
 from gptlab.data.corpus import Corpus
 from gptlab.errors import GptlabError
+from gptlab.store.atomic import replacing
 
 if TYPE_CHECKING:
     import numpy.typing as npt

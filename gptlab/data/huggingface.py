@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gptlab.atomic import replacing
 from gptlab.data import cache
 from gptlab.data.kinds import register_data
 from gptlab.data.text import Content, Text, scan
 from gptlab.data.texts import TextSource
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.store.atomic import replacing
 
 
 @register_data("hf")

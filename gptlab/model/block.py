@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gptlab.config import ModelConfig
 from gptlab.model.layers import Linear
-from gptlab.model.parts import Parts
+from gptlab.model.slots import Parts
 
 
 class Placement(NamedTuple):

@@ -26,7 +26,7 @@ from gptlab.model.deep_mlp import DeepMLP
 from gptlab.model.gpt import GPT
 from gptlab.model.init import Draw, TorchInit
 from gptlab.model.layers import Linear, uninitialised
-from gptlab.model.parts import Parts
+from gptlab.model.slots import Parts
 
 Init = Callable[[nn.Module, str], Draw | None]
 Model = GPT | DeepMLP

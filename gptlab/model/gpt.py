@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from gptlab.config import ModelConfig
 from gptlab.model.block import PLACEMENTS, Block
 from gptlab.model.layers import Embedding, Linear
-from gptlab.model.parts import Parts
 from gptlab.model.per_layer import layer_config
+from gptlab.model.slots import Parts
 
 
 class GPT(nn.Module):

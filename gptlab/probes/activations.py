@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from gptlab.config import ModelConfig
-from gptlab.model.parts import Parts
 from gptlab.model.per_layer import layer_config
-from gptlab.probes.observing import Branch, on_join, untouched
+from gptlab.model.slots import Parts
+from gptlab.probes.hooks import Branch, on_join, untouched
 from gptlab.probes.subject import Measurement, Subject
 
 RANK_VECTORS = 256  # token vectors that effective rank and cosine look at; more would cost more than the forward pass

@@ -19,7 +19,7 @@ from gptlab import streams
 from gptlab.data.batches import Batch
 from gptlab.probes import spectrum, splits
 from gptlab.probes.groups import group_of
-from gptlab.probes.observing import untouched
+from gptlab.probes.hooks import untouched
 from gptlab.probes.subject import Measurement, Subject, l2_norm
 
 WHOLE = "all"  # the part that stands for a layer as a whole

@@ -12,11 +12,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from gptlab.config import Config, ModelConfig
+from gptlab.declare.reads import chosen
 from gptlab.model import GPT, Model, skeleton
 from gptlab.probes.groups import group_of
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
-from gptlab.validation import chosen
 
 
 def measure(subject: Subject) -> Measurement:

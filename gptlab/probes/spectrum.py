@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from gptlab.data.batches import Batch
 from gptlab.errors import GptlabError
 from gptlab.probes.groups import group_of
+from gptlab.probes.hooks import branches, untouched
 from gptlab.probes.memory import physical_memory
-from gptlab.probes.observing import branches, untouched
 
 Polynomials = dict[str, Tensor]  # parameter -> (degree + 1, *shape): the parts of its gradient, which add up to it
 

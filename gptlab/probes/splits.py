@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptlab.probes.observing import Branch, branches, untouched
+from gptlab.probes.hooks import Branch, branches, untouched
 from gptlab.probes.subject import l2_norm
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gptlab.probes import Subject
-    from gptlab.training.found import Trained
+    from gptlab.training.measured import Trained
 
 __all__ = ["train"]
 

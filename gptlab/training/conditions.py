@@ -10,8 +10,8 @@ from torch import nn
 
 from gptlab import streams
 from gptlab.config import TrainConfig
-from gptlab.training.attention import fast_attention
-from gptlab.training.products import fast_linear
+from gptlab.training.kernels.attention import fast_attention
+from gptlab.training.kernels.linear import fast_linear
 
 # Fewer weights times tokens than this, and a step is mostly the cost of calling operators.
 TINY_PRODUCTS = 2**23

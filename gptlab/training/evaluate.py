@@ -11,7 +11,7 @@ from torch import nn
 
 from gptlab.data.batches import Batch
 from gptlab.model import GPT
-from gptlab.training.loss import token_losses
+from gptlab.training.kernels.loss import token_losses
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gptlab.atomic import replacing
+from gptlab.store.atomic import replacing
 from gptlab.training.budget import Spent
 
 NAME = "metrics.jsonl"

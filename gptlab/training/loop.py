@@ -19,14 +19,14 @@ from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
 from gptlab.training.conditions import choose_device, conditions, is_tiny, precision, seed_dropout
 from gptlab.training.evaluate import evaluate
-from gptlab.training.found import Found, Step, Trained
 from gptlab.training.history import NAME as HISTORY
 from gptlab.training.history import History
-from gptlab.training.loss import cross_entropy
-from gptlab.training.observe import UpdateRatio, look
+from gptlab.training.kernels.loss import cross_entropy
+from gptlab.training.measured import Found, Step, Trained
 from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.patience import Patience
+from gptlab.training.probing import UpdateRatio, look
 from gptlab.training.schedule import factor
 from gptlab.training.trackers import Tracker, open_tracker
 

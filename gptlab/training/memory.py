@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gptlab.config import Config
 from gptlab.probes.shapes import memory_estimate
-from gptlab.training.loss import chunk_rows
+from gptlab.training.kernels.loss import chunk_rows
 
 STATES = {"adamw": 2, "sgd": 1, "muon": 2}  # numbers that the optimizer keeps per weight; muon's matrices need one
 BYTES = 4  # of a float32
@@ -13,7 +13,7 @@ BYTES = 4  # of a float32
 def peak_bytes(config: Config) -> int:
     """Weights, gradients, optimizer, and the activations of one part of a batch, estimated from the skeleton.
 
-    Only a chunk of the logits is there at a time (`gptlab.training.loss`). bf16 needs less than this.
+    Only a chunk of the logits is there at a time (`gptlab.training.kernels.loss`). bf16 needs less than this.
     """
     train, vocabulary = config.train, config.model.vocab_size
     assert train.context is not None

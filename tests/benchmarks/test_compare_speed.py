@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptlab.results import compare, export, statistics
-from tests.results.seeded import Arm, make_seeded
+from gptlab.comparing import statistics
+from gptlab.comparing.assemble import compare
+from gptlab.show.exports import export
+from tests.support.seeded import Arm, make_seeded
 
 
 @pytest.mark.benchmark

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.results.comparing import compare
-from gptlab.results.report.page import render
-from gptlab.results.study import load_study
-from tests.report.browser import browser
-from tests.report.large import make_large
+from gptlab.comparing.assemble import compare
+from gptlab.show.report.page import render
+from gptlab.store.study import load_study
+from tests.support.browser import browser
+from tests.support.large import make_large
 
 SORT = """
 const done = arguments[arguments.length - 1], button = document.querySelector(arguments[0]);

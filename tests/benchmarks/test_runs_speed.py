@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.results.listing import list_runs, print_rows
-from gptlab.runs.jobs import open_study, run_jobs
-from gptlab.runs.plan import expand
+from gptlab.planning.plan import expand
+from gptlab.running.queue import open_study, run_jobs
+from gptlab.show.listing import list_runs, print_rows
 
 pytestmark = pytest.mark.benchmark
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_a_sweep_costs_little_beyond_its_work(tmp_path: Path) -> None:
     plan = expand(["model=tiny", "probes=counting", "seed=range(0,40)", f"output_dir={tmp_path}"])
     planned = time.perf_counter() - start
     study, plan = open_study(plan)
-    from gptlab.runs import execute
+    from gptlab.running import execute
 
     work = []
     original = execute._measure

@@ -22,7 +22,7 @@ from gptlab.probes import Subject
 from gptlab.training import train
 from gptlab.training.conditions import precision
 from gptlab.training.history import read
-from gptlab.training.loss import cross_entropy
+from gptlab.training.kernels.loss import cross_entropy
 from gptlab.training.optimizer import Updates
 
 pytestmark = pytest.mark.benchmark

@@ -140,7 +140,7 @@ def test_unknown_tokenizer() -> None:
 
 def test_importing_the_data_package_loads_nothing_heavy() -> None:
     code = (
-        "import sys, gptlab.data.batches, gptlab.data.check, gptlab.streams\n"
+        "import sys, gptlab.data.batches, gptlab.data.config_rules, gptlab.streams\n"
         "print([m for m in ('torch', 'tiktoken', 'numpy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -21,7 +21,7 @@ from gptlab.probes import PROBES, activations
 from gptlab.probes.activations import dead, effective_rank, mean_cosine, observe, of_logits
 from gptlab.probes.subject import Subject
 from gptlab.registry import register
-from gptlab.runs.execute import execute
+from gptlab.running.execute import execute
 
 SMALL = ModelConfig(vocab_size=61, context_length=16, emb_dim=32, n_heads=4, n_layers=3)
 IDS = torch.randint(61, (2, 16), generator=torch.Generator().manual_seed(0))

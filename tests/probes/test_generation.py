@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from gptlab.config import Config, DataConfig, GenerationProbe, ModelConfig, ProbesConfig
+from gptlab.declare.settling import settle
 from gptlab.model import build
 from gptlab.probes import Subject
 from gptlab.probes.generation import greedy, measure
-from gptlab.validation import settle
 from tests.support.book import book_gpt
 
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=3)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from gptlab.config import Config, DataConfig, GradientsProbe, ModelConfig, ProbesConfig
 from gptlab.data.batches import load
+from gptlab.declare.settling import settle
 from gptlab.probes import Measurement, Subject
 from gptlab.probes.gradients import measure
 from gptlab.registry import register
-from gptlab.validation import settle
 from tests.support.book import book_gpt
 
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=3)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gptlab.config import Config, DataConfig, ModelConfig
+from gptlab.declare.settling import settle
 from gptlab.model import skeleton
 from gptlab.probes import Subject, shapes
 from gptlab.probes.shapes import memory_estimate, trace
-from gptlab.validation import settle
 
 BOOK = ModelConfig()
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=3)

@@ -14,7 +14,7 @@ from gptlab.config import identity
 from gptlab.probes import Subject
 from gptlab.training import checkpoint
 from gptlab.training.checkpoint import CheckpointError
-from tests.training.support import toy, trained, weights_hash
+from tests.support.training import toy, trained, weights_hash
 
 CONFIG_ID = "a" * 64
 

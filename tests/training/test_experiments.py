@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.runs.execute import execute
-from gptlab.runs.plan import Plan, expand
+from gptlab.planning.plan import Plan, expand
+from gptlab.running.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "experiments"
 RUNS = {"toy_ablations": 160, "masked_vs_unmasked": 16, "warmup": 96, "tying": 25, "real_text": 30}

@@ -15,10 +15,10 @@ from gptlab import GptlabError, compose
 from gptlab.cli import main
 from gptlab.data.batches import TokenSource
 from gptlab.probes import Subject
-from gptlab.results import load_study
-from gptlab.results.figures.depth import depth_figure
+from gptlab.show.figures.depth import depth_figure
+from gptlab.store.study import load_study
 from gptlab.training import progress
-from tests.training.support import numbers, toy, trained, weights_hash
+from tests.support.training import numbers, toy, trained, weights_hash
 
 
 def test_the_toy_learns_its_language(tmp_path: Path) -> None:

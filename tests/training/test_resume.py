@@ -20,14 +20,14 @@ import torch
 from safetensors import SafetensorError
 
 from gptlab.config import Config
-from gptlab.runs.execute import execute
-from gptlab.runs.files import StorageError
-from gptlab.runs.stopping import stoppable
+from gptlab.running.execute import execute
+from gptlab.running.stopping import stoppable
+from gptlab.store.files import StorageError
 from gptlab.training import checkpoint
-from gptlab.training.found import Step
 from gptlab.training.history import History
 from gptlab.training.loop import Training
-from tests.training.support import numbers, toy, trained, weights_hash
+from gptlab.training.measured import Step
+from tests.support.training import numbers, toy, trained, weights_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 BUSY = (
@@ -271,7 +271,7 @@ def test_killed_by_the_system_at_any_time(tmp_path: Path) -> None:
     overrides = ["model=toy_lesson", "data=sentences", "probes=counting", "model.drop_rate=0.1", "train.budget=400",
                  "train.checkpoint_every=20", "train.evaluate_every=25"]  # fmt: skip
     script = (
-        "import sys; from pathlib import Path; from gptlab import compose; from gptlab.runs.execute import execute; "
+        "import sys; from pathlib import Path; from gptlab import compose; from gptlab.running.execute import execute; "
         "folder = Path(sys.argv[1]); "
         "execute(compose(sys.argv[2:]), folder, resume=folder.exists())"
     )

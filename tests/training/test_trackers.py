@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gptlab.config import identity
-from tests.training.support import numbers, toy, trained
+from tests.support.training import numbers, toy, trained
 
 pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # tensorboard's own

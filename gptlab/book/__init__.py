@@ -1,0 +1,1 @@
+"""One book's claims, figures and analyses: content, not machinery."""

@@ -1,0 +1,220 @@
+"""A comparison as data: variants in rows, metrics in cells, and beside each number how sure it is.
+
+`gptlab.comparing.assemble.compare` makes it; tables, exports, figures and the report only show it. Every number that a
+reader could ask for is here, so nothing that shows a comparison computes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gptlab.store.records import Record
+    from gptlab.store.study import Study
+
+BETTER, WORSE = "better", "worse"
+DIFFERENT = "clear difference"  # of a metric of which neither direction is better
+EQUIVALENT = "equivalent within margin"
+UNCLEAR = "no clear difference"
+TOO_FEW = "too few seeds"
+NOT_COMPARABLE = "not comparable"
+FINDINGS = (BETTER, WORSE, DIFFERENT)
+VERDICTS = (*FINDINGS, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE)
+
+Key = tuple[str, int | None]  # a metric, and the training step it was read at (None: the run's own single number)
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric of one variant, and its difference to the baseline over the seeds that both have.
+
+    `scale` says what `difference`, `low` and `high` are: a *difference* in the metric's unit, or a *ratio* (1 is no
+    change) for metrics that vary by factors. `interval` says what `low` and `high` are: a 95 % Student-t interval, the
+    mere range of two seeds, or nothing. None: not to be had. The baseline's own cell has `n`, `mean` and `sd` only.
+    """
+
+    metric: str
+    step: int | None = None
+    n: int = 0  # seeds with a finite value
+    mean: float | None = None
+    sd: float | None = None  # over these seeds; None for one seed and for what is counted
+    half_width: float | None = None  # of the 95 % t interval of `mean`, from three seeds
+    pairs: int = 0  # seeds that the baseline has too: all that follows rests on them
+    scale: Literal["difference", "ratio"] = "difference"
+    difference: float | None = None
+    relative: float | None = None  # the same in percent of the baseline's mean
+    low: float | None = None
+    high: float | None = None
+    interval: Literal["t", "range", ""] = ""
+    p: float | None = None  # paired t test, two-sided
+    p_corrected: float | None = None  # Holm for the primary metric, else Benjamini-Hochberg
+    p_sign_flip: float | None = None  # exact; primary metric, from eight pairs
+    p_equivalence: float | None = None  # two one-sided tests against the margin, corrected as `p_corrected` is
+    correlation: float | None = None  # of variant and baseline over the seeds: what pairing gained
+    effect: float | None = None  # mean difference / sd of the differences (in logarithms for a ratio)
+    noise_units: float | None = None  # mean difference / sd of the baseline over seeds
+    wins: int | None = None  # pairs in which the variant is the better one; None where neither direction is better
+    detectable: float | None = None  # smallest effect found with 80 % power, on `scale` (for a ratio, above 1)
+    n_needed: int | None = None  # seeds to find the observed difference with 80 % power; None also beyond the search
+    verdict: str = ""  # one of VERDICTS; empty where nothing is tested, and `reason` says why
+    reason: str = ""  # in words: what limits the verdict
+    exploratory: bool = False  # not the declared primary metric, or fewer than five pairs
+    marked: bool = False  # seeds were lost, so the survivors may be the lucky ones
+    bold: bool = False  # better, after correction, and nothing to be said against it
+
+    @property
+    def words(self) -> str:
+        """The verdict as a table shows it: `too few seeds`, `not comparable (other data)`, `better (exploratory)`."""
+        if not self.verdict:
+            return self.reason
+        if self.verdict == NOT_COMPARABLE:
+            return f"{self.verdict} ({self.reason})"
+        return f"{self.verdict} (exploratory)" if self.exploratory and self.verdict in FINDINGS else self.verdict
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant: the config without its seed."""
+
+    label: str  # unique in the comparison
+    variant: str  # short hash of the config without its seed
+    study: str
+    baseline: str | None  # label of the row it is compared with; None for a baseline, or where there is none
+    delta: Mapping[str, tuple[Any, Any]]  # key -> (baseline's value, own value); the keys that differ and no others
+    n_planned: int
+    n_finished: int
+    n_failed: int
+    n_diverged: int
+    n_missing: int  # planned, running, interrupted, crashed, damaged
+    parameters: Number | None
+    parameters_difference: Number | None
+    flops: Number | None  # forward, per token
+    flops_difference: Number | None
+    cells: Mapping[Key, Cell]
+    values: Mapping[Key, Mapping[int, float]] = field(repr=False, default_factory=dict)  # -> seed -> value
+    flags: tuple[str, ...] = ()  # by name: other code, hosts, steps, seeds that were lost
+    failures: tuple[str, ...] = ()  # `seed 3 failed: ValueError: ...`
+    folders: tuple[Path, ...] = ()  # of its runs, planned ones too
+    runs: Mapping[int, Record] = field(repr=False, default_factory=dict)  # seed -> run
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether others are compared with it (or nothing is)."""
+        return self.baseline is None
+
+    def cell(self, metric: str, step: int | None = None) -> Cell:
+        """The cell of `metric`; an empty one where it was not measured."""
+        return self.cells.get((metric, step)) or Cell(metric, step, reason="not measured")
+
+    @property
+    def parameters_percent(self) -> float | None:
+        """Parameters against the baseline's, in percent."""
+        return percent(self.parameters_difference, self.parameters)
+
+    @property
+    def flops_percent(self) -> float | None:
+        """Forward FLOPs per token against the baseline's, in percent."""
+        return percent(self.flops_difference, self.flops)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All variants of one or more studies against their baseline."""
+
+    folders: tuple[Path, ...]  # of the studies
+    title: str
+    question: str
+    baseline: str  # its label; empty when there is none or each row names its own
+    primary_metric: str  # declared before the runs: the one that is tested with Holm's correction
+    metrics: tuple[str, ...]  # that some row has, the primary one first, then as declared
+    steps: tuple[int, ...]  # budgets that were asked for (`by="step"`), rising
+    step_metrics: tuple[str, ...]  # the metrics that have cells at these steps
+    rows: tuple[Row, ...]  # baselines first
+    keys: tuple[str, ...]  # config keys in which some row differs from its baseline
+    command: tuple[str, ...] = ()  # that planned the study; empty for several studies, or where none is known
+    margin: str = ""  # as given: `0.01` in the primary metric's unit, or `1%`
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Every seed with a result, rising."""
+        found = {seed for row in self.rows for values in row.values.values() for seed in values}
+        return tuple(sorted(found))
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether any row is compared with another one."""
+        return any(row.baseline is not None for row in self.rows)
+
+    @cached_property
+    def most_pairs(self) -> int:
+        """Seeds that a variant shares with its baseline, at the most, over all that is compared."""
+        return max((cell.pairs for row in self.rows for cell in row.cells.values() if cell.verdict), default=0)
+
+    @cached_property
+    def has_too_few(self) -> bool:
+        """Whether some difference lacks nothing but seeds."""
+        return any(cell.verdict == TOO_FEW for row in self.rows for cell in row.cells.values())
+
+    def row(self, label: str) -> Row:
+        """The row called `label`. KeyError when there is none."""
+        return {row.label: row for row in self.rows}[label]
+
+    def frame(self) -> pd.DataFrame:
+        """The comparison as a tidy table: one line per variant, metric and step, with all the numbers of its cell."""
+        from gptlab.show.exports import tidy_frame
+
+        return tidy_frame(self)
+
+    def _repr_html_(self) -> str:
+        from gptlab.show.exports import export
+
+        return export(self, "html")
+
+    @cached_property
+    def studies(self) -> tuple[Study, ...]:
+        """The studies with all their tables. Read from the files when first asked for."""
+        from gptlab.store.study import load_study
+
+        return tuple(load_study(folder) for folder in self.folders)
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """`Study.runs` of all studies; column `study` says whose."""
+        return self._stacked("runs")
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """`Study.layers` of all studies."""
+        return self._stacked("layers")
+
+    @property
+    def generations(self) -> pd.DataFrame:
+        """`Study.generations` of all studies."""
+        return self._stacked("generations")
+
+    @property
+    def training_steps(self) -> pd.DataFrame:
+        """`Study.steps` of all studies: run, label, seed, step, tokens, flops, seconds, metric, value."""
+        return self._stacked("steps")
+
+    def _stacked(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        frames = [getattr(study, name).assign(study=str(study.folder)) for study in self.studies]
+        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def percent(difference: Number | None, own: Number | None) -> float | None:
+    """`difference` in percent of what it was taken from; None where that is nothing."""
+    if difference is None or own is None or own == difference:
+        return None
+    return 100 * difference / (own - difference)

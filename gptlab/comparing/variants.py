@@ -1,0 +1,166 @@
+"""From runs to variants: a variant is the config without its seed, and each of its seeds counts once.
+
+What would pass for evidence and is none (a seed twice, two configs under one name) is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gptlab.errors import ConfigError, unknown
+from gptlab.metrics import METRICS
+from gptlab.show.formats import printable
+from gptlab.store.records import Record, Source, parsed_config
+
+
+@dataclass
+class Variant:
+    """One variant and its runs, at most one for each seed."""
+
+    key: str
+    label: str
+    source: Source
+    runs: dict[int, Record] = field(default_factory=dict)
+    baselines: dict[str, None] = field(default_factory=dict)  # ids that its runs are to be compared with
+    copies: int = 0  # runs that other studies hold too, with the same numbers
+
+
+def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
+    """The variants of all studies in their order, and notes on runs that are in more than one study.
+
+    ConfigError for two configs under one label in a study, a seed that occurs twice, and one run with two results.
+    """
+    variants: dict[str, Variant] = {}
+    for source in sources:
+        keys = _keys(source)
+        for record in source.records:
+            # Without its plan, a folder shows the runs of all its plans: equal labels need not be the same variant.
+            key = record.variant if source.plan.problem and record.variant else keys[record.run.label]
+            variant = variants.setdefault(key, Variant(key, record.run.label, source))
+            if record.run.baseline_id:
+                variant.baselines[record.run.baseline_id] = None
+            other = variant.runs.setdefault(record.run.seed, record)
+            if other is not record:
+                variant.runs[record.run.seed] = _one_of(variant, other, record)
+    _label_apart(list(variants.values()))
+    notes = [
+        f"{printable(v.label)}: {v.copies} {'runs are' if v.copies > 1 else 'run is'} in several of the studies with "
+        "the same numbers, and counted once."
+        for v in variants.values()
+        if v.copies
+    ]
+    return list(variants.values()), notes
+
+
+def pair(variants: Sequence[Variant], chosen: str | None, by_position: bool) -> dict[str, str | None]:
+    """Key of each variant -> key of its baseline; None for a baseline, or where there is none.
+
+    `chosen`: a label, which then is everybody's baseline. `by_position`: without a plan, the first one is.
+    """
+    if chosen is not None:
+        base = find(variants, chosen)
+        return {variant.key: None if variant is base else base.key for variant in variants}
+    owners = {record.run.id: variant for variant in variants for record in variant.runs.values() if record.run.id}
+    pairs: dict[str, str | None] = {}
+    for variant in variants:
+        bases = {owners[id_].key: owners[id_] for id_ in variant.baselines if id_ in owners}
+        if len(bases) > 1:
+            names = " and with ".join(printable(base.label) for base in bases.values())
+            raise ConfigError(f"baseline: {printable(variant.label)} is compared with {names}. Name one by --baseline.")
+        pairs[variant.key] = next((key for key in bases if key != variant.key), None)
+    if by_position and len(variants) > 1 and not any(pairs.values()):
+        return {variant.key: variants[0].key if place else None for place, variant in enumerate(variants)}
+    return pairs
+
+
+def find(variants: Sequence[Variant], label: str) -> Variant:
+    """The variant called `label`. ConfigError, with the closest match, when there is none or more than one."""
+    for variant in variants:
+        if variant.label == label:
+            return variant
+    meant = [variant.label for variant in variants if any(r.run.label == label for r in variant.runs.values())]
+    if len(meant) > 1:
+        raise ConfigError(f"baseline: {label!r} could be {' or '.join(map(repr, meant))}. Name one of them in full.")
+    if meant:
+        return find(variants, meant[0])
+    raise unknown("baseline", label, [variant.label for variant in variants])
+
+
+def differences(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """key -> (base's value, own value), for the keys whose values differ. `1`, `1.0` and `True` are not the same."""
+    keys = [*own, *(key for key in base if key not in own)]
+    return {key: (base.get(key), own.get(key)) for key in keys if _typed(base, key) != _typed(own, key)}
+
+
+def _typed(config: Mapping[str, Any], key: str) -> tuple[bool, str]:
+    return key in config, repr(config.get(key))
+
+
+def _keys(source: Source) -> dict[str, str]:
+    """Label -> variant. A run that left no config belongs to the variant of its label."""
+    found: dict[str, dict[str, Record]] = {}
+    for record in source.records:
+        hashes = found.setdefault(record.run.label, {})
+        if record.variant:
+            hashes.setdefault(record.variant, record)
+    for label, hashes in found.items():
+        if len(hashes) > 1 and not source.plan.problem:
+            one, two = list(hashes.values())[:2]
+            keys = ", ".join(differences(parsed_config(one.folder), parsed_config(two.folder))) or "the files differ"
+            raise ConfigError(
+                f"{printable(label)} in {source.folder}: its runs have different configs ({keys}): {one.run.folder}, "
+                f"{two.run.folder}. A variant is one config: they need different labels."
+            )
+    return {label: next(iter(hashes), f"{source.folder}\0{label}") for label, hashes in found.items()}
+
+
+def _one_of(variant: Variant, one: Record, two: Record) -> Record:
+    """Which of two runs of one seed counts. ConfigError unless they are copies, or one of them never finished."""
+    who = f"{printable(variant.label)}: seed {one.run.seed}"
+    if one.study == two.study:
+        raise ConfigError(f"{who} occurs twice in {one.study}: {one.run.folder}, {two.run.folder}.")
+    if one.state != "finished" or two.state != "finished":
+        return two if two.state == "finished" else one
+    numbers = [{k: v for k, v in r.metrics.items() if not _is_timing(k)} for r in (one, two)]
+    differing = [key for key in numbers[0] if key in numbers[1] and numbers[0][key] != numbers[1][key]]
+    if differing:
+        key = differing[0]
+        raise ConfigError(
+            f"{who} has two different results: {key} is {one.metrics[key]:.8g} in {one.study} and "
+            f"{two.metrics[key]:.8g} in {two.study}. Compare one of them at a time."
+        )
+    variant.copies += 1
+    return one
+
+
+def _is_timing(name: str) -> bool:
+    declared = METRICS.get(name)
+    return declared is not None and declared.kind == "timing"
+
+
+def _label_apart(variants: Sequence[Variant]) -> None:
+    """Different variants of one name are called by their studies too, and by a number where that does not help."""
+    for by_folder in (False, True):
+        counts = Counter(variant.label for variant in variants)
+        studies = Counter(label for label, _ in {(v.label, v.source.folder) for v in variants})
+        for variant in variants:
+            source = variant.source
+            if counts[variant.label] > 1 and studies[variant.label] > 1:
+                name = source.folder.name if by_folder else source.plan.study or source.folder.name
+                variant.label = f"{variant.label} ({name})"
+    counts = Counter(variant.label for variant in variants)
+    for number, variant in enumerate(variants, 1):
+        if counts[variant.label] > 1:
+            variant.label = f"{variant.label} #{number}"
+
+
+def failures(records: Iterable[Record]) -> tuple[str, ...]:
+    """One sentence for each run that did not finish although it was started."""
+    return tuple(
+        f"seed {r.run.seed} {r.state}" + (f": {r.error.splitlines()[0]}" if r.error.strip() else "")
+        for r in records
+        if r.state not in ("finished", "planned")
+    )

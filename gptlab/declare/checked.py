@@ -1,0 +1,45 @@
+"""What one key means for another: from a composed config to a `Config` that can run, or one short error.
+
+reads     which components are chosen and which keys they read
+settling  what was left open written down, and one spelling for one model
+rules     values out of range, impossible pairs, keys that nothing would read
+measuring probes, data and prompts that do not fit
+idle      values that one run does not use, and another run of the same sweep may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from gptlab import config as schema
+from gptlab import registry
+from gptlab.config import Config
+from gptlab.declare.model_rules import check
+from gptlab.declare.refusals import refused
+from gptlab.declare.settling import settle
+from gptlab.errors import ConfigError
+
+
+def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
+    """A checked `Config` from a composed DictConfig or nested dict. Extra keys, also those behind `+`, are refused."""
+    plain = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else dict(node)
+    assert isinstance(plain, dict)
+    plain.pop("hydra", None)
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
+        missing = OmegaConf.missing_keys(merged)
+        if missing:
+            raise ConfigError(f"{min(missing)}: a value is needed.")
+        config = OmegaConf.to_object(merged)
+    except OmegaConfBaseException as error:
+        raise refused(error, plain) from error
+    assert isinstance(config, Config)
+    schema.check_fields(config)
+    registry.load_plugins(config.plugins)
+    settled = settle(config)
+    check(settled, changed)
+    return settled

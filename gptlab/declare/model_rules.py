@@ -1,0 +1,154 @@
+"""What is refused, each in one sentence that names the key, the value and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from gptlab import analyses, registry
+from gptlab import config as schema
+from gptlab.config import Config, ModelConfig
+from gptlab.declare.probe_rules import check_contexts, check_data_fits, check_paths, check_tokens, why_not_probed
+from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, keys_read, takers, why_unread
+from gptlab.declare.training_rules import check_training
+from gptlab.errors import ConfigError, unknown
+from gptlab.metrics import metric
+from gptlab.model import skeleton
+from gptlab.model.per_layer import layer_config, layers_of
+from gptlab.model.slots import Parts
+
+
+def check(config: Config, changed: Collection[str] = ()) -> None:
+    """Raise ConfigError for the first thing that cannot be. `changed`: dotted keys that the user set, presets aside."""
+    from gptlab.data.config_rules import check_data
+
+    schema.check_fields(config)
+    model = config.model
+    (_check_gpt if model.architecture == "gpt" else _check_deep_mlp)(model)
+    check_data(config.data, model.vocab_size)
+    check_data_fits(config)
+    check_contexts(config)
+    check_paths(config)
+    _check_all_read(config, changed)
+    if config.experiment.primary_metric:
+        metric(config.experiment.primary_metric, "experiment.primary_metric")
+    check_training(config, changed)
+    analyses.check(config.experiment)
+    check_tokens(config)
+
+
+def _check_gpt(model: ModelConfig) -> None:
+    for slot in registry.SLOTS:  # a wrong name is an error even where the slot is not used
+        registry.get(slot, getattr(model, slot))
+    if model.layer_sizes is not None:
+        raise ConfigError("model.layer_sizes: only architecture=deep_mlp reads it.")
+    _check_layers(model)
+    for block in blocks(model):
+        _check_heads(block)
+        _check_block(block)
+    if model.tie_weights and model.embedding_scale != "none":
+        raise ConfigError(
+            f"model.tie_weights=true with model.embedding_scale={model.embedding_scale}: tying sets the scale of the "
+            "shared table by itself (options.init.tied_std); choose one of the two."
+        )
+    position = registry.get("position", model.position)
+    if getattr(position.factory, "in_attention", False) and not any("position" in p.inputs for p in chosen(model)):
+        raise ConfigError(
+            f"model.position={model.position}: acts inside attention, and no attention of this model takes a position. "
+            "Use position=none, which comes to the same."
+        )
+    _check_options(model.options, chosen(model), "model.options")
+    _check_construction(model)
+
+
+def _check_layers(model: ModelConfig) -> None:
+    """`model.layers` names blocks that exist, keys that those blocks read, and options that they have."""
+    for span, settings in model.layers.items():
+        for layer in layers_of(span, model.n_layers):
+            block = layer_config(model, layer)
+            for key in settings:
+                if key not in block_keys_read(block):
+                    why = why_unread(block, key)
+                    raise ConfigError(f"model.layers.{span}.{key}: would be ignored, because {why}.")
+            given = settings.get("options", {})
+            _check_options(given, block_parts(block), f"model.layers.{span}.options")
+
+
+def _check_heads(block: ModelConfig) -> None:
+    if not any("n_heads" in part.inputs for part in block_parts(block)):
+        return
+    if block.emb_dim % block.n_heads:
+        raise ConfigError(
+            f"model.n_heads={block.n_heads}: model.emb_dim={block.emb_dim} is not divisible by it. "
+            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}."
+        )
+    shared = block.n_kv_heads
+    if shared and block.n_heads % shared:
+        raise ConfigError(
+            f"model.n_kv_heads={shared}: model.n_heads={block.n_heads} is not divisible by it. "
+            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}."
+        )
+
+
+def _check_block(block: ModelConfig) -> None:
+    """Pairs that contradict each other, or of which one would undo the other."""
+    placement = f"model.norm_placement={block.norm_placement}"
+    kinds = {block.shortcut_attention or block.shortcut, block.shortcut_feed_forward or block.shortcut}
+    if block.norm_placement in ("post", "deepnorm") and "rezero" in kinds:
+        raise ConfigError(
+            f"{placement} with model.shortcut=rezero: ReZero takes the place of a norm after the shortcut, which would "
+            "undo its start. Use norm_placement=none or pre."
+        )
+    if block.norm_placement == "deepnorm" and kinds != {"add"}:
+        raise ConfigError(
+            f"{placement} with model.shortcut={min(kinds - {'add'})}: DeepNorm weighs the shortcut itself."
+        )
+    if block.layout == "parallel" and "none" in kinds:
+        raise ConfigError(
+            "model.layout=parallel with model.shortcut=none: the second branch would replace the first one."
+        )
+
+
+def _check_construction(model: ModelConfig) -> None:
+    """Let every component see its arguments: what it refuses comes up now, not in the middle of a sweep.
+
+    Only gptlab's own: whatever a plugin's constructor does, it does it to its run and not to the plan.
+    """
+    if all(part.module.startswith("gptlab.") for part in chosen(model)):
+        skeleton(model)
+        Parts(model)("init")
+
+
+def _check_deep_mlp(model: ModelConfig) -> None:
+    if model.layer_sizes is None or len(model.layer_sizes) < 2:
+        raise ConfigError("model.layer_sizes: architecture=deep_mlp needs at least an input and an output size.")
+    _check_options(model.options, chosen(model), "model.options")
+
+
+def _check_options(options: Any, parts: Iterable[registry.Component], where: str) -> None:
+    for slot, given in options.items():
+        if slot not in registry.SLOTS:
+            raise unknown(where, slot, registry.SLOTS)
+        used = [part for part in parts if part.slot == slot]
+        if not used:
+            raise ConfigError(f"{where}.{slot}: this model has no {slot}, so the options would be ignored.")
+        for name, value in given.items():
+            for part in takers(parts, slot, name) or used[:1]:
+                part.checked_options({name: value})
+
+
+def _check_all_read(config: Config, changed: Collection[str]) -> None:
+    model = config.model
+    read = keys_read(model)
+    for key in sorted(changed):
+        section, _, name = key.partition(".")
+        why = why_not_probed(config, key)
+        if why:
+            raise ConfigError(f"{key}: would be ignored, because {why}.")
+        if section == "model" and name.split(".")[0] not in read | {"options"}:
+            why = why_unread(model, name)
+            raise ConfigError(f"model.{name}={getattr(model, name)}: would be ignored, because {why}.")
+
+
+def _closest_divisor(whole: int, wanted: int) -> int:
+    return min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: (abs(n - wanted), n))

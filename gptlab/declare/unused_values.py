@@ -1,0 +1,110 @@
+"""Values that a run would not use. One run of a sweep may: the plan refuses what no run of it would use.
+
+`probes.gradients.dropout=true` means nothing to the model without dropout, and is the point of comparing it with the
+one that has some.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+
+from gptlab.config import Config, ModelConfig
+from gptlab.declare.reads import blocks
+from gptlab.declare.training_rules import length_words, run_length
+from gptlab.errors import ConfigError
+from gptlab.metrics import Metric, metric
+
+PRIMARY = "experiment.primary_metric"
+
+
+def idle_values(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:
+    """Key -> why this run, a settled and checked config, does not use its value. `changed`: keys that the user set."""
+    found = {}
+    for key, said in (*_of_training(config, changed), *_of_dropout(config, changed), *_of_metric(config, changed)):
+        found[key] = ConfigError(said)
+        found[key].key = key
+    return found
+
+
+def _of_training(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+    from gptlab.data.batches import VectorSource, load
+
+    train = config.train
+    if train.budget is None:
+        return
+    steps = run_length(train)
+    if "train.probe_every" in changed and steps is not None and (train.probe_every or 0) > steps:
+        words = f"would never come, because the run has {length_words(train, steps)}."
+        yield "train.probe_every", f"train.probe_every={train.probe_every}: {words}"
+    evaluations = math.ceil(steps / train.evaluate_every) if steps is not None else train.average_last
+    if "train.average_last" in changed and steps is not None and train.average_last > evaluations:
+        yield (
+            "train.average_last",
+            f"train.average_last={train.average_last}: the run has {evaluations} evaluations after its start "
+            f"(train.evaluate_every={train.evaluate_every}, {length_words(train, steps)}).",
+        )
+    if "train.evaluation_batches" in changed and train.context:
+        source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
+        if not isinstance(source, VectorSource) and source.scores_all(train.context):
+            yield (
+                "train.evaluation_batches",
+                "train.evaluation_batches: would be ignored, because every evaluation takes all rows of "
+                f"data.source={config.data.source} that there are.",
+            )
+
+
+def _of_dropout(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+    key, gradients = "probes.gradients.dropout", config.probes.gradients
+    if key in changed and gradients and gradients.dropout and not _drops(config.model):
+        yield key, f"{key}: would be ignored, because this model has no dropout."
+
+
+def _drops(model: ModelConfig) -> bool:
+    """Whether any dropout of the model has a rate above 0."""
+    if model.architecture != "gpt":
+        return False
+    sites = [(model, "drop_embedding")]
+    sites += [(block, site) for block in blocks(model) for site in ("drop_attention", "drop_shortcut")]
+    rates = [block.drop_rate if getattr(block, site) is None else getattr(block, site) for block, site in sites]
+    return any(rates) or any(block.drop_feed_forward for block in blocks(model))
+
+
+def _of_metric(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The primary metric, unless it is only the default that nobody asked for."""
+    name = config.experiment.primary_metric
+    if not name or PRIMARY not in changed and name == default_metric(config):
+        return
+    why = _why_unmeasured(config, name, metric(name))
+    if why:
+        yield PRIMARY, f"{PRIMARY}={name}: no run would have it, because {why}."
+
+
+def default_metric(config: Config) -> str:
+    """What is compared first where the experiment does not say."""
+    return "loss" if config.train.budget is None else "final_loss"
+
+
+def _why_unmeasured(config: Config, name: str, declared: Metric) -> str:
+    if "/" in name and declared.name != "parameters":
+        return f"only parameters are told apart by parts, as in parameters/attention, and {declared.name} is not"
+    if not declared.source:
+        return "it is measured along the way, by layer or by step, and a run has many values of it"
+    if declared.source == "training" and config.train.budget is None:
+        return "train.budget is null: nothing is trained"
+    if declared.source not in ("training", "run") and getattr(config.probes, declared.source) is None:
+        return f"probes.{declared.source} is left out"
+    if declared.gpt_only and config.model.architecture != "gpt":
+        return f"architecture={config.model.architecture} has no tokens"
+    if name in ("final_excess", "entropy_floor") and not _entropy_known(config):
+        return f"nobody knows the entropy of data.source={config.data.source}"
+    if name == "final_causal_loss" and all(block.causal for block in blocks(config.model)):
+        return "every attention of the model is causal, and its loss is final_loss"
+    return ""
+
+
+def _entropy_known(config: Config) -> bool:
+    from gptlab.data.batches import VectorSource, load
+
+    source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
+    return not isinstance(source, VectorSource) and source.entropy is not None

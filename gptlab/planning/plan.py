@@ -1,0 +1,239 @@
+"""From overrides to the list of runs, all composed and checked before the first one starts.
+
+An experiment's own sweep runs when the experiment is named, and the command line replaces it key by key. Every ablation
+has its baseline in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gptlab import config as schema
+from gptlab.config import Config
+from gptlab.declare.composer import Composer, Job
+from gptlab.declare.overrides import label, settings, slug
+from gptlab.errors import ConfigError
+from gptlab.planning import rules, sweep
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One variant with one seed.
+
+    `baseline_id` is the run that it is compared with: its own id for a baseline, None where nothing is compared.
+    """
+
+    id: str
+    label: str
+    seed: int
+    folder: str
+    overrides: tuple[str, ...]
+    baseline_id: str | None
+    delta: dict[str, tuple[Any, Any]]
+    config: Config
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "label": self.label,
+            "seed": self.seed,
+            "folder": self.folder,
+            "overrides": list(self.overrides),
+            "baseline_id": self.baseline_id,
+            "delta": {key: list(pair) for key, pair in self.delta.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of one study, in order. `notes`: what was added or passed over, for the user to see."""
+
+    study: str
+    question: str
+    baseline: str
+    primary_metric: str
+    analysis: dict[str, Any]  # what is computed after the runs: its name and its options; empty for nothing
+    output_dir: Path
+    runs: tuple[PlannedRun, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self, command: Sequence[str] = ()) -> dict[str, Any]:
+        """plan.json; `command` is the argv that asked for it."""
+        return {
+            "schema": SCHEMA,
+            "study": self.study,
+            "question": self.question,
+            "command": list(command),
+            "baseline": self.baseline,
+            "primary_metric": self.primary_metric,
+            "analysis": self.analysis,
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+
+def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> Plan:
+    """All runs that these overrides ask for. ConfigError for the first thing that cannot be run or would mislead."""
+    composer = Composer(config_dirs)
+    grid = sweep.jobs(composer, overrides)
+    shared = set(grid[0]).intersection(*grid[1:])
+    asked = [_compose(composer, texts, shared) for texts in grid]
+    rules.one_study(asked)
+    baselines, added = _baselines(composer, asked)
+    _check_flops([*added, *asked], shared)
+    rules.refuse_idle_values([*added, *asked])
+    for job, baseline in zip(asked, baselines, strict=True):
+        if baseline and baseline is not job:
+            rules.refuse_idle_ablations(composer, job, baseline)
+        rules.refuse_conflicts(composer, job)
+    rules.refuse_twins(asked)
+    jobs, pairs = [*added, *asked], [*added, *baselines]
+    _label(jobs)
+    first = asked[0].config.experiment
+    named = {pair.config.label for pair in pairs if pair and any(pair is job for job in jobs)}
+    return Plan(
+        study=first.name,
+        question=first.question,
+        baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
+        primary_metric=first.primary_metric or "",
+        analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
+        output_dir=Path(asked[0].config.output_dir),
+        runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
+        notes=(*_say_added(added), *_say_uneven_tables(jobs, pairs), *composer.warnings),
+    )
+
+
+def _compose(composer: Composer, overrides: Sequence[str], shared: Collection[str]) -> Job:
+    """Compose one run."""
+    with _named(overrides, shared):
+        return composer.job(overrides)
+
+
+@contextmanager
+def _named(overrides: Sequence[str], shared: Collection[str]) -> Iterator[None]:
+    """An error says which run it is, unless it starts with what only this run has."""
+    try:
+        yield
+    except ConfigError as error:
+        own = [text for text in overrides if text not in shared]
+        if not own or any(str(error).startswith(text) for text in own):
+            raise
+        raise ConfigError(f"{error} (in the run {' '.join(overrides)})") from error
+
+
+def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:
+    """Once per variant: seeds change no count, and a skeleton takes its time."""
+    counted = [job for job in jobs if job.config.train.budget_unit == "flops"]
+    for job in {_variant(job.config): job for job in reversed(counted)}.values():
+        with _named(job.overrides, shared):
+            rules.check_flops(job)
+
+
+def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None], list[Job]]:
+    """For each job the one it is compared with, and those among them that nobody asked for but that shall run too.
+
+    With ablations: the same overrides, with the experiment's baseline in place of the ablations. Without, but with
+    several variants: the first one of the same seed.
+    """
+    if not any(job.ablations for job in jobs):
+        _refuse_idle_baseline(jobs)
+        firsts: dict[int, Job] = {}
+        for job in jobs:
+            firsts.setdefault(job.config.seed, job)
+        several = len({_variant(job.config) for job in jobs}) > 1
+        return [firsts[job.config.seed] if several else None for job in jobs], []
+    known = {schema.identity(job.config): job for job in reversed(jobs)}
+    composed: dict[tuple[str, ...], Job] = {}
+    added: list[Job] = []
+    baselines: list[Job | None] = []
+    for job in jobs:
+        swap = {"ablation": f"ablation={job.config.experiment.baseline}", "label": ""}
+        texts = tuple(filter(None, (swap.get(o.key_or_group, str(o.input_line)) for o in job.parsed)))
+        if texts not in composed:
+            composed[texts] = _compose(composer, texts, ())
+        baseline = job if job.ablations == composed[texts].ablations else composed[texts]
+        twin = known.setdefault(schema.identity(baseline.config), baseline)
+        if twin.ablations == baseline.ablations:  # otherwise `twin` has an ablation that changes nothing: refused later
+            baseline = twin
+        if baseline.config.add_baseline and not any(baseline is other for other in (*jobs, *added)):
+            added.append(baseline)
+        baselines.append(baseline)
+    if all(baseline is job for job, baseline in zip(jobs, baselines, strict=True)):
+        name = jobs[0].config.experiment.baseline
+        raise ConfigError(f"experiment.baseline={name}: every run is its own baseline, so nothing would be compared.")
+    return baselines, added
+
+
+def _refuse_idle_baseline(jobs: Sequence[Job]) -> None:
+    named = next((job.config.experiment.baseline for job in jobs if job.config.experiment.baseline != "none"), None)
+    if named or any(o.key_or_group == "experiment.baseline" for job in jobs for o in job.parsed):
+        raise ConfigError(f"experiment.baseline={named or 'none'}: would be ignored, because no run has an ablation.")
+
+
+def _say_added(added: Sequence[Job]) -> Iterator[str]:
+    if added:
+        stacks = {f"ablation={job.config.experiment.baseline}" for job in added}
+        runs = f"{len(added)} runs" if len(added) > 1 else "1 run"
+        yield f"added as the baseline: {runs} with {', '.join(sorted(stacks))} (add_baseline=false leaves it out)"
+
+
+def _say_uneven_tables(jobs: Sequence[Job], baselines: Sequence[Job | None]) -> Iterator[str]:
+    """A tied table starts small; positions at N(0, 1) beside it drown the tokens, and training compares just that."""
+    tied = []
+    for job, baseline in zip(jobs, baselines, strict=True):
+        model = job.config.model
+        if not (job.config.train.budget and baseline and model.tie_weights) or baseline.config.model.tie_weights:
+            continue
+        if model.position == "learned" and model.init == "torch" and not model.options.get("init"):
+            tied.append(job.config.label)
+    if tied:
+        yield (
+            f"{', '.join(dict.fromkeys(tied))}: the tied table starts at 1/sqrt(3 emb_dim) and the positions beside it "
+            "at 1, which costs more than the tie (experiments/tying). model.init=gpt2 starts both alike."
+        )
+
+
+def _label(jobs: Sequence[Job]) -> None:
+    """Name every variant by its ablations and by the settings in which the runs of this plan differ."""
+    found = [settings(job.parsed) for job in jobs]
+    keys = list(dict.fromkeys(key for values in found for key in values))
+    varying = [key for key in keys if len({values.get(key) for values in found}) > 1]
+    ablating = any(job.ablations for job in jobs)
+    for job, values in zip(jobs, found, strict=True):
+        if not job.labelled and (ablating or varying):
+            word = "baseline" if job.config.experiment.baseline == "none" else "none"
+            named = {key: values[key] for key in varying if key in values}
+            job.config.label = label(job.ablations, named, word if ablating else "")
+    taken: dict[str, Job] = {}
+    for job in jobs:
+        other = taken.setdefault(job.config.label, job)
+        if _variant(other.config) != _variant(job.config):
+            one, two = (" ".join(j.overrides) for j in (other, job))
+            raise ConfigError(
+                f"label={job.config.label}: two different variants would have this name: {one}  and  {two}."
+            )
+
+
+def _variant(config: Config) -> str:
+    """Identity without the seed."""
+    return schema.identity(replace(config, seed=0))
+
+
+def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job]) -> PlannedRun:
+    identity = schema.identity(job.config)
+    runs = baseline is not None and any(other is baseline for other in jobs)
+    return PlannedRun(
+        id=identity,
+        label=job.config.label,
+        seed=job.config.seed,
+        folder=f"{slug(job.config.label)}-s{job.config.seed}-{identity[:8]}",
+        overrides=job.overrides,
+        baseline_id=schema.identity(baseline.config) if baseline and runs else None,
+        delta=schema.delta(baseline.config, job.config) if baseline else {},
+        config=job.config,
+    )

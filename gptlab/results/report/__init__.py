@@ -1,5 +1,0 @@
-"""The report: a study as one HTML file that opens from disk. No server, no account, no network."""
-
-from gptlab.results.report.page import write_report
-
-__all__ = ["write_report"]

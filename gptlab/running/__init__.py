@@ -1,0 +1,1 @@
+"""Do it: one run at a time into its folder, by this process, by workers or by a cluster."""

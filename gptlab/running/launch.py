@@ -1,0 +1,37 @@
+"""What starts the runs: this process, a crew of workers, or a cluster. One function: take from the queue, report back.
+
+A launcher hands `perform(run, study)` to some process for each run that the queue gives out. What comes back may be
+lost, for the files in the run folder say the same.
+"""
+
+from __future__ import annotations
+
+from gptlab.config import Config
+from gptlab.running.queue import Queue, perform
+
+
+def launch(queue: Queue, config: Config) -> None:
+    """Execute the queue as `config` says. KeyboardInterrupt passes through when what was running has been recorded."""
+    if not len(queue):
+        return
+    if config.launcher == "submitit":
+        from gptlab.running.clusters import submitit_jobs
+
+        submitit_jobs(queue, config)
+    elif config.launcher == "ray":
+        from gptlab.running.clusters import ray_tasks
+
+        ray_tasks(queue, config)
+    elif config.workers > 1 and len(queue) > 1:
+        from gptlab.running.workers import crew
+
+        crew(queue, config.workers)
+    else:
+        inline(queue)
+
+
+def inline(queue: Queue) -> None:
+    """One run after the other, in this process."""
+    while (run := queue.take()) is not None:
+        queue.started(run)
+        queue.ended(run, perform(run, queue.study))

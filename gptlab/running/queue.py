@@ -1,0 +1,161 @@
+"""Run a plan: which runs are started, in which order, and what becomes of each.
+
+A loop of our own, not Hydra's launcher: the launcher composes every job a second time without knowing the labels,
+folders and baselines that the plan has settled, reports a failure only after the last job, and gives up a sweep for a
+folder it cannot make. What starts the runs (this process, several workers, a cluster) is behind `launchers.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from gptlab.errors import ConfigError
+from gptlab.planning.plan import Plan, PlannedRun
+from gptlab.running.decisions import Decision, decide, survey
+from gptlab.store import files, locks
+from gptlab.store.clock import now, stamp
+from gptlab.store.states import CRASH, folder_of, run_folders, state_of
+
+PLAN, HISTORY = "plan.json", "plans"
+_HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # the next run could not be saved either
+_UNWELL = ("failed", "diverged", "crashed", "damaged")
+
+
+class Watcher(Protocol):
+    """Is told of each run as it starts and as it ends. `number` counts from 1."""
+
+    def started(self, number: int, run: PlannedRun) -> None: ...
+
+    def ended(self, number: int, run: PlannedRun, result: dict[str, Any]) -> None: ...
+
+
+def open_study(plan: Plan, command: Sequence[str] = ()) -> tuple[Path, Plan]:
+    """The study's folder, with plan.json in it, and the plan with the folders that its runs have or will have.
+
+    The folder stays the same, so that the same command finds its runs again. Every plan is kept under plans/, the
+    latest is plan.json. ConfigError when nothing can be written there.
+    """
+    folder = plan.output_dir / plan.study
+    known = run_folders(folder)
+    plan = replace(plan, runs=tuple(replace(r, folder=folder_of(folder, r.id, r.folder, known)) for r in plan.runs))
+    document = {**plan.to_json(command), "created": now()}
+    try:
+        files.make_folder(folder / HISTORY)
+        files.write_json(folder / HISTORY / f"{stamp()}.json", document)
+        files.write_json(folder / PLAN, document, durable=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"output_dir={plan.output_dir}: cannot write into {folder} ({reason}).") from error
+    return folder, plan
+
+
+def run_jobs(
+    plan: Plan, study: Path, watcher: Watcher | None = None, decisions: Sequence[Decision] | None = None
+) -> list[str]:
+    """Execute what has to be executed; return the state of every run of the plan. A failed run does not stop the
+    others, unless on_error=stop.
+
+    KeyboardInterrupt passes through, after the runs that it hit have been recorded as interrupted.
+    """
+    from gptlab.running.launch import launch
+
+    queue = Queue(plan, study, survey(plan, study) if decisions is None else decisions, watcher)
+    launch(queue, plan.runs[0].config)
+    return queue.states()
+
+
+class Queue:
+    """The runs still to be started, and what became of the others. A launcher takes from it and reports to it."""
+
+    def __init__(self, plan: Plan, study: Path, decisions: Sequence[Decision], watcher: Watcher | None = None) -> None:
+        self.study = study.absolute()
+        self._runs = plan.runs
+        self._numbers = {run.id: number for number, run in enumerate(plan.runs, start=1)}
+        self._watcher = watcher
+        self._states: dict[str, str] = {run.id: d.state for run, d in zip(plan.runs, decisions, strict=True)}
+        todo = [(d, number) for number, d in enumerate(decisions) if d.action != "skip"]
+        # Crashed runs last: one that kills its process each time should not keep the others from their turn.
+        self._waiting = deque(number for d, number in sorted(todo, key=lambda pair: pair[0].state == "crashed"))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> PlannedRun | None:
+        """The next run to start, or None."""
+        return self._runs[self._waiting.popleft()] if self._waiting else None
+
+    def started(self, run: PlannedRun) -> None:
+        if self._watcher:
+            self._watcher.started(self._numbers[run.id], run)
+
+    def ended(self, run: PlannedRun, result: dict[str, Any]) -> None:
+        """Note what became of a run. Where going on makes no sense, or is not wanted, nothing more is handed out."""
+        self._states[run.id] = str(result["state"])
+        if self._watcher:
+            self._watcher.ended(self._numbers[run.id], run, result)
+        if result.get("hopeless") or (run.config.on_error == "stop" and result["state"] in _UNWELL):
+            self._waiting.clear()
+
+    def states(self) -> list[str]:
+        """In the order of the plan."""
+        return [self._states[run.id] for run in self._runs]
+
+
+def perform(run: PlannedRun, study: Path) -> dict[str, Any]:
+    """Execute one run, in whatever process this is, and return its result; nothing but KeyboardInterrupt is raised.
+
+    The decision is made once more, when the run has been claimed: another process may have finished it by now.
+    """
+    from gptlab.running.execute import execute_claimed
+
+    try:
+        with locks.claim(study, lambda: study / folder_of(study, run.id, run.folder)) as folder:
+            decision = decide(run, folder, owned=True)
+            if decision.action == "skip":
+                return {**recorded(folder), "state": decision.state}
+            if decision.state == "damaged":
+                _set_aside(folder)
+            resume = decision.action == "resume"
+            return execute_claimed(run.config, folder, overrides=list(run.overrides), resume=resume)
+    except locks.BusyError as busy:
+        return _lost("running", str(busy))
+    except OSError as error:  # a full disk, a folder taken away: the run is lost, not the sweep
+        result = _lost("crashed", f"{type(error).__name__}: {error}")
+        return {**result, "hopeless": error.errno in _HOPELESS}
+
+
+def record_crash(run: PlannedRun, study: Path, error: str) -> dict[str, Any]:
+    """Note in its folder how a run's process ended, when it could not do so itself. Returns a result like `perform`."""
+    try:
+        with locks.claim(study, lambda: study / folder_of(study, run.id, run.folder)) as folder:
+            state = decide(run, folder, owned=True).state
+            if state not in ("crashed", "planned"):  # it had come to its end
+                return recorded(folder)
+            files.write_json(folder / CRASH, {"schema": 1, "error": error, "when": now()})
+    except (locks.BusyError, OSError):
+        pass  # somebody else has taken it up, or nothing can be written: the message below is all there is
+    return _lost("crashed", error)
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """What `perform` returned, or would have, for a run that has ended."""
+    state = state_of(folder)
+    return {"metrics": {}, "seconds": 0.0, "error": state.reason, **state.result, "state": state.name}
+
+
+def _lost(state: str, error: str) -> dict[str, Any]:
+    return {"state": state, "error": error, "metrics": {}, "seconds": 0.0}
+
+
+def _set_aside(folder: Path) -> None:
+    """Keep all that a damaged run left, in a folder beside; only the lock stays."""
+    aside = folder.with_name(f"{folder.name}.damaged-{stamp()}")
+    files.make_folder(aside)
+    for path in sorted(folder.iterdir()):
+        if path.name != locks.LOCK:
+            files.move(path, aside / path.name)

@@ -1,1 +1,0 @@
-"""Runs: the plan of a study, and one run at a time into its folder."""

@@ -1,0 +1,169 @@
+"""Loss while training: all variants in one panel with a closer look at the end, or a panel each when they are many."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gptlab.show.figures import bands, panels, style
+from gptlab.show.figures.outliers import short, window
+from gptlab.store.study import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CHOICES = ("validation_loss", "train_loss")  # the first that has been measured more than once
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 10.5, 4.8, 0.75, 0.25, 1.2, 0.6, 0.7  # inches
+POINTS = 400  # as many as the width can show; a longer history is thinned, its last point kept
+EARLY = 0.1  # of the training; what lies above all later values there is cut off, or no difference could be seen
+MARKS = 9  # markers along a line
+
+
+def curves_figure(study: Study) -> Figure | None:
+    """Loss against tokens (steps where no tokens were counted); None when no run was trained."""
+    found = _measured(study)
+    if found is None:
+        return None
+    rows, metric, noun = found
+    order = dict.fromkeys(study.runs["label"])
+    labels, cut = panels.shown([label for label in order if rows["label"].eq(label).any()])
+    rows = rows[rows["label"].isin(labels)]
+    divisor, below = style.unit(float(rows["x"].max()), noun)
+    rows = rows.assign(x=rows["x"] / divisor)
+    beside = style.named(metric)
+    draw = _together if len(labels) <= len(style.LINES) else _apart
+    figure = draw(study, rows, labels, below, beside)
+    words = [style.plain(study.plan.study, 40), _seeds(rows), cut, _beyond(rows)]
+    style.heading(figure, beside.split(" (")[0].capitalize(), style.joined(words))
+    return figure
+
+
+def _measured(study: Study) -> tuple[pd.DataFrame, str, str] | None:
+    """The rows of the loss to draw, with a column x; NaN values are left out."""
+    steps = study.steps
+    for metric in CHOICES:
+        rows = steps[(steps["metric"] == metric) & steps["value"].map(math.isfinite)]
+        if rows.groupby("run").size().max() > 1 if len(rows) else False:
+            noun = "tokens" if rows["tokens"].max() > 0 else "steps"
+            rows = rows.assign(x=rows["tokens" if noun == "tokens" else "step"].astype(float))
+            return rows.sort_values(["run", "step"], kind="stable"), metric, noun
+    return None
+
+
+def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, beside: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT))
+    wide, high = (WIDTH - LEFT - RIGHT - GAP) / 2, HEIGHT - TOP - BOTTOM
+    start, end = float(rows["x"].min()), float(rows["x"].max())
+    # A line takes two points: with few evaluations, the closer look begins earlier.
+    half = min((start + end) / 2, sorted(set(rows["x"]))[-2:][0])
+    closer = "The second half" if half == (start + end) / 2 else "The end"
+    looks = [(start, "From the start"), *([(half, closer)] if half > start else [])]
+    for place, (since, title) in enumerate(looks):
+        left = (LEFT + place * (wide + GAP)) / WIDTH
+        axes = figure.add_axes((left, BOTTOM / HEIGHT, wide / WIDTH, high / HEIGHT))
+        later = rows[rows["x"] >= since]
+        for number, label in enumerate(labels):
+            _draw(axes, later[later["label"] == label], style.LINES[number], label, end)
+        # A run that blows up must not set the scale.
+        ended = set(rows["run"][rows["x"] == end]) if place else ()
+        if ended or _far(later):
+            near = later[~later["run"].isin(_far(later))]
+            axes.set_ylim(*_limits(near[near["run"].isin(ended)] if ended else near))
+        axes.set_title(title, fontweight="bold")
+        axes.set_xlabel(below)
+        axes.set_ylabel(beside)
+        axes.set_xlim(since - 0.02 * (end - since), end + 0.03 * (end - since))
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, names, loc="upper left", ncols=len(names), fontsize=8.5, handlelength=3.4, columnspacing=1.6,
+        bbox_to_anchor=(0.08 / WIDTH, 1 - 0.62 / HEIGHT), borderaxespad=0.0,
+    )  # fmt: skip
+    return figure
+
+
+def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, beside: str) -> Figure:
+    figure, every = panels.grid(len(labels))
+    end = float(rows["x"].max())
+    base = rows[rows["run"].isin(set(study.runs["run"][study.runs["is_baseline"]]))]
+    ghost = {"color": style.GHOST, "linestyle": "-", "marker": "", "linewidth": 3.2, "zorder": 2}
+    first = float(rows["x"].min())
+    late = rows[rows["x"] >= first + EARLY * (end - first)]
+    limits = _limits(late[~late["run"].isin(_far(late))])
+    for axes, label in zip(every, labels, strict=True):
+        own = rows[rows["label"] == label]
+        mine = base["label"].eq(label).any()
+        if not mine:
+            for name in dict.fromkeys(base["label"]):
+                _draw(axes, base[base["label"] == name], ghost, "", end)
+        color = style.INK if mine or base.empty else style.BLUE
+        _draw(axes, own, {"color": color, "linestyle": "-", "marker": ""}, "", end)
+        axes.set_title(style.plain(label, 30), fontweight="bold", pad=15)
+        last = own.groupby("run")["value"].last()
+        note = f"ends at {last.mean():.4g}" + (f", mean of {len(last)}" if len(last) > 1 else "")
+        axes.annotate(note, (0, 1), (0, 4), "axes fraction", "offset points", fontsize=7, color="#555555")
+        axes.set_ylim(*limits)
+    panels.axis_labels(figure, below, beside)
+    return figure
+
+
+def _draw(axes: Axes, rows: pd.DataFrame, look: dict[str, Any], label: str, end: float) -> None:
+    """Mean and band where all seeds go on; each run as a thin line where they are too few, or fewer than planned.
+
+    A run that ends before the others do is marked with a cross at its last finite value.
+    """
+    table = rows.pivot_table(index="run", columns="x", values="value", aggfunc="last", sort=True)
+    table = table.iloc[:, _thinned(table.shape[1])]
+    x = table.columns.to_numpy(dtype=float)
+    look = {"linewidth": 1.6, "markersize": 4, "markevery": max(1, len(x) // MARKS), "zorder": 3, **look}
+    banded = len(table) >= bands.LEAST
+    legend = style.plain(label, 24) if label else None
+    if banded:
+        mean, lower, upper = bands.t_band(table)
+        axes.plot(x, mean, label=legend, **look)
+        axes.fill_between(x, lower, upper, color=look["color"], alpha=0.18, linewidth=0, zorder=look["zorder"] - 0.5)
+    broken = table.isna().to_numpy().any()
+    thin = {**look, "linewidth": look["linewidth"] * (0.55 if len(table) > 1 else 1), "alpha": 0.9}
+    for _, values in table.iterrows() if broken or not banded else ():
+        own = values.dropna()
+        axes.plot(own.index.to_numpy(dtype=float), own.to_numpy(), label=None if banded else legend, **thin)
+        legend = legend if banded else None
+        if len(own) and own.index[-1] < end:
+            axes.plot(own.index[-1:], own.iloc[-1:], color=look["color"], marker="x", markersize=7, zorder=4)
+
+
+def _far(rows: pd.DataFrame) -> set[str]:
+    """Runs whose loss rises so high that no other could be told from another beside it."""
+    highest = rows.groupby("run")["value"].max()
+    # Of two variants one may be far: half of the runs, so that the middle of all runs says nothing.
+    seen = window(highest) or window(rows.groupby("label")["value"].max())
+    return set() if seen is None else set(highest.index[highest > seen[1]])
+
+
+def _beyond(rows: pd.DataFrame) -> str:
+    """`beyond the axis: relu (up to 1.2e+06)`."""
+    own = rows[rows["run"].isin(_far(rows))]
+    highest = own.groupby("label", sort=False)["value"].max()
+    words = [f"{style.plain(str(label), 24)} (up to {short(value)})" for label, value in highest.head(3).items()]
+    return f"beyond the axis: {', '.join(words)}{', ...' if len(highest) > 3 else ''}" if words else ""
+
+
+def _limits(rows: pd.DataFrame) -> tuple[float, float]:
+    low, high = float(rows["value"].min()), float(rows["value"].max())
+    room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _thinned(number: int) -> list[int]:
+    step = math.ceil(number / POINTS)
+    return sorted({*range(0, number, step), number - 1})
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    number = rows.groupby("label")["run"].nunique()
+    least, most = int(number.min()), int(number.max())
+    words = f"{least} to {most} seeds" if least < most else f"{most} seed{'s' if most > 1 else ''}"
+    return f"{words}, {bands.WORDS}" if most >= bands.LEAST else f"{words}, each a line" if most > 1 else words

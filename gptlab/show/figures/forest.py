@@ -1,0 +1,165 @@
+"""The forest plot: each variant's difference to the baseline with its interval, and the verdict in words beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gptlab.comparing.advice import too_few
+from gptlab.comparing.comparison import (
+    BETTER,
+    DIFFERENT,
+    EQUIVALENT,
+    NOT_COMPARABLE,
+    TOO_FEW,
+    UNCLEAR,
+    WORSE,
+    Cell,
+    Comparison,
+    Row,
+)
+from gptlab.metrics import metric as declared
+from gptlab.show.figures import style
+from gptlab.show.figures.outliers import window
+from gptlab.show.figures.panels import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Shape and filling say what the colour says.
+LOOKS: dict[str, dict[str, Any]] = {
+    BETTER: {"marker": "o", "color": style.BLUE, "markerfacecolor": style.BLUE},
+    WORSE: {"marker": "s", "color": style.VERMILION, "markerfacecolor": style.VERMILION},
+    DIFFERENT: {"marker": "P", "color": style.PURPLE, "markerfacecolor": style.PURPLE},
+    EQUIVALENT: {"marker": "D", "color": style.GREEN, "markerfacecolor": style.GREEN},
+    UNCLEAR: {"marker": "o", "color": "#666666", "markerfacecolor": "white"},
+    TOO_FEW: {"marker": "^", "color": "#666666", "markerfacecolor": "white", "linestyle": (0, (2, 2))},
+    NOT_COMPARABLE: {"marker": "x", "color": "#666666"},
+}
+LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.3, 0.8, 0.65  # inches
+MOST = 40
+
+
+def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
+    """Differences of `metric` (the primary one) with their intervals; None when no row has one.
+
+    A metric that varies by factors has a logarithmic axis, and 1 is no difference.
+    """
+    from matplotlib.figure import Figure
+
+    metric = metric or comparison.primary_metric
+    compared = [row for row in comparison.rows if row.baseline is not None]
+    if not any(row.cell(metric).difference is not None for row in compared):
+        return None
+    kept, cut = shown([row.label for row in compared], MOST)
+    rows = compared[: len(kept)]
+    labels = [style.plain(row.label, 34) for row in rows]
+    left = 0.3 + 0.082 * max(map(len, labels))
+    height = TOP + LINE * max(len(rows), 2) + BOTTOM
+    figure = Figure(figsize=(WIDTH, height))
+    inner = (left / WIDTH, BOTTOM / height, (WIDTH - left - RIGHT) / WIDTH, LINE * max(len(rows), 2) / height)
+    axes = figure.add_axes(inner)
+    ratio = any(row.cell(metric).scale == "ratio" for row in rows)
+    ends = _limits([row.cell(metric) for row in rows], ratio)
+    for place, row in enumerate(rows):
+        _draw(axes, place, row, row.cell(metric), ends, bool(too_few(comparison)))
+    _axes(axes, labels, ratio, ends)
+    unit = "ratio to the baseline" if ratio else f"difference to the baseline ({style.plain(declared(metric).unit)})"
+    axes.set_xlabel(f"{style.plain(metric.replace('_', ' '))}: {unit}")
+    names = list(dict.fromkeys(str(row.baseline) for row in rows))
+    line = f"line: {style.plain(names[0], 30)}" if len(names) == 1 else "line: each row's baseline"
+    said = too_few(comparison).split(". ")[0]
+    words = [style.plain(comparison.title, 40), line, said or "bars: 95% t interval of the paired difference"]
+    cells = [row.cell(metric).difference for row in rows]
+    words += ["arrow: beyond the axis" if any(d is not None and not ends[0] <= d <= ends[1] for d in cells) else ""]
+    words += ["* seeds were lost" if any(row.cell(metric).marked for row in rows) else "", cut]
+    style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
+    return figure
+
+
+def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float], said: bool) -> None:
+    look = {"markersize": 6, "linestyle": "-", "linewidth": 1.6, **LOOKS.get(cell.verdict, LOOKS[UNCLEAR])}
+    line = {"color": look["color"], "linestyle": look.pop("linestyle"), "linewidth": look.pop("linewidth")}
+    outside = cell.difference is not None and not ends[0] <= cell.difference <= ends[1]
+    if cell.low is not None and cell.high is not None and not outside:
+        low, high = max(cell.low, ends[0]), min(cell.high, ends[1])
+        axes.plot([low, high], [place, place], solid_capstyle="butt", zorder=3, **line)
+        for end, whole, mark in ((low, cell.low, "<"), (high, cell.high, ">")):
+            mark = "|" if end == whole else mark  # an arrow where the interval goes on
+            axes.plot(end, place, marker=mark, markersize=5, color=line["color"], zorder=3)
+    if cell.difference is not None:
+        inside = min(max(cell.difference, ends[0]), ends[1])
+        if outside:  # an arrow at the edge; the number stands beside it
+            look |= {"marker": ">" if cell.difference > inside else "<", "clip_on": False, "markersize": 8}
+        axes.plot(inside, place, zorder=4, linestyle="", **look)
+    words = ("" if said and cell.verdict == TOO_FEW else cell.words) + (" *" if cell.marked else "")
+    for points, text, weight in ((10, _numbers(cell), "normal"), (172, words, "bold" if cell.bold else "normal")):
+        axes.annotate(
+            text, (1, place), xytext=(points, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
+            va="center", fontsize=8, fontweight=weight, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _numbers(cell: Cell) -> str:
+    """`-0.0123 [-0.020, -0.004]`, all with as many digits as the interval's width deserves."""
+    if cell.difference is None:
+        return ""
+    if cell.scale == "ratio":
+        span = f"  [{cell.low:.3g}, {cell.high:.3g}]" if cell.low is not None and cell.high is not None else ""
+        return f"x{cell.difference:.3g}{span}"
+    size = max(abs(value) for value in (cell.difference, cell.low, cell.high) if value is not None)
+    width = (cell.high - cell.low) if cell.low is not None and cell.high is not None else 0.0
+    finest = width or size
+    if not finest or not math.isfinite(finest):
+        return f"{cell.difference:+.4g}"
+    places = min(max(0, 1 - math.floor(math.log10(finest))), 9)
+    if size >= 1e6 or places > 6:
+        return f"{cell.difference:+.2e}" + (f"  [{cell.low:+.1e}, {cell.high:+.1e}]" if cell.low is not None else "")
+    span = f"  [{cell.low:+.{places}f}, {cell.high:+.{places}f}]" if cell.low is not None else ""
+    return f"{cell.difference:+.{places}f}{span}"
+
+
+def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:
+    """Room for every difference and for its interval, unless one is so large that it would hide all others."""
+    points = _scaled([cell.difference for cell in cells], ratio)
+    # A variant that does next to nothing has an interval all the same, and that is what an axis has to show.
+    reaches = (max(map(abs, _scaled([c.difference, c.low, c.high], ratio)), default=0.0) for c in cells)
+    if seen := window(points, 0.0, reaches):
+        points = [point for point in points if seen[0] <= point <= seen[1]]
+    reach = max(map(abs, points), default=0.0)
+    near = [cell for cell in cells if set(_scaled([cell.difference], ratio)) <= set(points)]
+    ends = _scaled([end for cell in near for end in (cell.low, cell.high)], ratio)
+    # Half of the intervals fit in any case; one that is far wider than all differences goes on beyond the axis.
+    most = max(4 * reach, sorted(map(abs, ends))[(len(ends) - 1) // 2]) if ends else 4 * reach
+    ends = [min(max(end, -most), most) if most else end for end in ends]
+    low, high = min([0.0, *points, *ends]), max([0.0, *points, *ends])
+    room = 0.06 * (high - low) or (0.1 if ratio else 1.0)
+    return (math.exp(low - room), math.exp(high + room)) if ratio else (low - room, high + room)
+
+
+def _scaled(values: Sequence[float | None], ratio: bool) -> list[float]:
+    """Those that have a place on the axis; their logarithms for ratios."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return [math.log(value) for value in finite if value > 0] if ratio else finite
+
+
+def _axes(axes: Axes, labels: list[str], ratio: bool, ends: tuple[float, float]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    axes.axvline(1 if ratio else 0, color=style.INK, linewidth=0.9, zorder=2)
+    if ratio:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] / ends[0] < 200 else (1,), numticks=7))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"x{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlim(*ends)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(max(len(labels), 2) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    for place in range(0, len(labels), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#f6f6f6", linewidth=0, zorder=0)

@@ -1,0 +1,41 @@
+"""The end of a study: tables and figures into its folder, the table on the screen."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from gptlab.comparing.assemble import compare
+from gptlab.errors import GptlabError
+from gptlab.show.exports import write_comparison
+from gptlab.show.formats import printable
+from gptlab.show.study_table import print_study
+from gptlab.store.study import Study, load_study, write_tables
+
+
+def finish_study(folder: Path | str, console_width: int | None = None, file: TextIO | None = None) -> Study:
+    """Read the study, print its table to `file` (standard output), write its tables, figures and report.
+
+    With several seeds the table is the comparison: a row per variant, and how sure each difference is.
+
+    GptlabError when `folder` is no study, or takes no files; the table has been printed by then.
+    """
+    from gptlab.show.figures import write_figures
+    from gptlab.show.report.page import write_report
+
+    study = load_study(folder)
+    comparison = compare([folder])
+    print_study(study, console_width, file, comparison)
+    try:
+        write_tables(study)
+        write_comparison(comparison, study.folder)
+        drawn = write_figures(study, comparison)
+        report = write_report(folder, study=study, comparison=comparison, drawn=drawn)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise GptlabError(
+            f"cannot write tables, figures and the report into {folder}: {reason}. What was measured is not touched."
+        ) from error
+    print(f"Report: {printable(str(report))}", file=file or sys.stdout)
+    return study

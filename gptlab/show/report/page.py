@@ -1,0 +1,205 @@
+"""From a study to one HTML file: its parts gathered, the template filled in, the file written whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gptlab.comparing.advice import advice
+from gptlab.comparing.assemble import compare
+from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison, Row
+from gptlab.comparing.which_metrics import declared
+from gptlab.show.figures import figures
+from gptlab.show.figures.style import drawing, svg
+from gptlab.show.formats import printable
+from gptlab.show.report import details
+from gptlab.show.report.other_metrics import others
+from gptlab.show.report.payload import Runs, payload, script_json, timing
+from gptlab.show.report.svg import inline
+from gptlab.show.report.verdict_columns import COLUMNS, amount, remarks, unsaid
+from gptlab.store.files import write_text
+from gptlab.store.records import Record
+from gptlab.store.study import Study, load_study
+
+NAME = "report.html"
+ROWS = 100  # of a table in the file itself; the script shows the others, page by page
+FIRST = 20  # of these, laid out before the first paint; with scripts, the others come with the script's own rows
+SCRIPTS = ("stats.js", "evidence.js", "page.js")
+CAPTIONS = {
+    "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",
+    "differences": "Differences to the planned baseline with their 95% intervals, and the verdict of each.",
+    "cost": "What each variant reaches for its parameters and its FLOPs.",
+    "isolation": "Each knob by itself: for each setting the best that any setting of the others reached.",
+    "heatmap": "Both knobs at once.",
+    "gradient_norm": "L2 norm of the gradient in each layer; layer 0 is nearest the input.",
+    "gradient_mean_abs": "Mean absolute gradient in each layer; layer 0 is nearest the input.",
+    "parameters": "Where the parameters are.",
+}
+
+
+def write_report(
+    folder: Path | str,
+    target: Path | str | None = None,
+    *,
+    study: Study | None = None,
+    comparison: Comparison | None = None,
+    drawn: Sequence[Path] = (),
+) -> Path:
+    """Write the report of the study in `folder` and return its path: `report.html` in the folder, or `target`.
+
+    `study`, `comparison`, `drawn`: those of this folder, and its figures, where they have been made already.
+    GptlabError when there is no study; OSError when the file cannot be written.
+    """
+    path = Path(target) if target else Path(folder) / NAME
+    html = render(study or load_study(folder), comparison or compare([folder]), drawn)
+    write_text(path, html)
+    return path
+
+
+def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> str:
+    """The whole page."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    runs = {row.label: row.runs for row in comparison.rows}
+    script = "\n".join(_asset(name) for name in SCRIPTS)
+    data = script_json(payload(comparison, runs))
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    failed, failures = details.failures(comparison.rows, runs)
+    prompt, texts, texts_note = details.continuations(study)
+    return environment.from_string(_asset("page.html")).render(
+        title=printable(comparison.title),
+        question=printable(comparison.question),
+        facts=_facts(study, comparison, runs),
+        summary=_summary(comparison),
+        warnings=[printable(text) for text in comparison.warnings],
+        notes=[printable(text) for text in comparison.notes],
+        advice=[printable(text) for text in advice(comparison) or ()],
+        columns=COLUMNS,
+        unsaid=unsaid(comparison),
+        others=others(comparison),
+        metric=_metric(comparison),
+        baseline=printable(comparison.baseline),
+        rows=[_cells(row, comparison.primary_metric) for row in comparison.rows[:ROWS]],
+        first=FIRST,
+        total=len(comparison.rows),
+        figures=_figures(study, comparison, drawn),
+        changes=details.changes(comparison.rows),
+        changed=sum(bool(row.delta) for row in comparison.rows),
+        prompt=prompt,
+        texts=texts,
+        texts_note=texts_note,
+        said_when=study.said_when,
+        failed=failed,
+        failures=failures,
+        run_columns=_run_metrics(comparison),
+        runs=_run_rows(comparison, runs),
+        run_total=sum(map(len, runs.values())),
+        environment=details.environment(runs),
+        commands=details.commands(study),
+        margin=printable(comparison.margin),
+        style=Markup(_asset("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(sha256(script.encode()).digest()).decode(),
+        data=Markup(data),
+    )  # fmt: skip
+
+
+def _asset(name: str) -> str:
+    return (files("gptlab.show.report") / "assets" / name).read_text(encoding="utf-8").strip("\n")
+
+
+def _metric(comparison: Comparison) -> dict[str, str]:
+    about = declared(comparison.primary_metric)
+    better = {"lower": "lower is better", "higher": "higher is better"}.get(
+        about.direction, "neither direction is better"
+    )
+    return {"name": about.name, "unit": about.unit, "meaning": about.meaning, "better": better}
+
+
+def _facts(study: Study, comparison: Comparison, runs: Runs) -> list[str]:
+    states = Counter(run.state for seeds in runs.values() for run in seeds.values())
+    total = states.total()
+    others = ", ".join(f"{number:,} {state}" for state, number in states.items() if state != "finished")
+    seeds = sorted({seed for own in runs.values() for seed in own})
+    listed = ", ".join(map(str, seeds[:10])) + (f", ... ({len(seeds)} in all)" if len(seeds) > 10 else "")
+    words = [
+        f"{len(comparison.rows):,} variant{'s' if len(comparison.rows) != 1 else ''}",
+        f"seed{'s' if len(seeds) != 1 else ''} {listed}",
+        f"{states['finished']:,} of {total:,} runs finished" + (f" ({others})" if others else ""),
+    ]
+    return words + ([f"baseline: {printable(comparison.baseline)}"] if comparison.baseline else [])
+
+
+def _summary(comparison: Comparison) -> list[tuple[str, str]]:
+    """(verdict, the variants that it goes to), in the order of the words' list."""
+    found: dict[str, list[str]] = {}
+    said = advice(comparison)
+    for row in comparison.rows:
+        cell = row.cell(comparison.primary_metric)
+        if row.baseline is not None and cell.verdict and not (said and cell.verdict == TOO_FEW):
+            found.setdefault(cell.verdict, []).append(
+                printable(row.label) + (" (exploratory)" if cell.exploratory and cell.verdict in FINDINGS else "")
+            )
+    return [(word, _listed(found[word])) for word in VERDICTS if word in found]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:12]) + (f", and {len(names) - 12:,} more" if len(names) > 12 else "")
+
+
+def _cells(row: Row, metric: str) -> list[dict[str, Any]]:
+    """One row of the verdict table: text and small print of each column."""
+    cell = row.cell(metric)
+    small = {"verdict": remarks(row, cell)}
+    return [
+        {
+            "text": column.text(row, cell),
+            "small": small.get(column.key, []),
+            "word": cell.verdict.replace(" ", "-") if column.key == "verdict" else "",
+            "bold": cell.bold and column.key in ("difference", "verdict"),
+        }
+        for column in COLUMNS
+    ]
+
+
+def _run_metrics(comparison: Comparison) -> list[str]:
+    shown = [*comparison.metrics, *timing(comparison)]
+    return [name for name in shown if any((name, None) in row.values for row in comparison.rows)]
+
+
+def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
+    """The first runs of the study, in table order."""
+    found: list[tuple[Row, int, Record]] = []
+    for row in comparison.rows:
+        found += [(row, seed, run) for seed, run in sorted(runs[row.label].items())]
+        if len(found) >= ROWS:
+            break
+    names = {name: declared(name).kind == "exact" for name in _run_metrics(comparison)}
+    return [
+        {
+            "label": printable(row.label), "seed": str(seed), "state": run.state,
+            "values": [amount(row.values.get((name, None), {}).get(seed), exact) for name, exact in names.items()],
+            "error": printable(run.error.splitlines()[0][:300]) if run.error else "",
+        }
+        for row, seed, run in found[:ROWS]
+    ]  # fmt: skip
+
+
+def _figures(study: Study, comparison: Comparison, drawn: Sequence[Path]) -> list[dict[str, Any]]:
+    """Name, caption and SVG. `drawn`: the files, where these very figures have just been written."""
+    from markupsafe import Markup
+
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"}
+    if not drawn:
+        with drawing():
+            texts = {name: svg(figure).decode("utf-8") for name, figure in figures(study, comparison)}
+    return [
+        {"name": name, "caption": CAPTIONS[name], "svg": Markup(inline(text, f"figure-{name}", CAPTIONS[name]))}
+        for name, text in texts.items()
+    ]

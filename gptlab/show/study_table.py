@@ -1,0 +1,128 @@
+"""The study in the terminal: the first thing that a user sees.
+
+Sections of columns are packed side by side while they fit, and stacked where they do not, so that at any width every
+number is whole. Without a terminal (a pipe, a file, a notebook) it is plain text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from gptlab.comparing.caption import caption
+from gptlab.comparing.comparison import Comparison
+from gptlab.show.comparison_table import print_advice, print_grids, print_remarks
+from gptlab.show.formats import SAME, printable
+from gptlab.show.layout import emit, make_console, pack, print_whole
+from gptlab.show.study_columns import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
+from gptlab.store.study import Study
+
+__all__ = ["STATE_STYLES", "emit", "make_console", "print_study"]
+
+
+def print_study(
+    study: Study,
+    console_width: int | None = None,
+    file: TextIO | None = None,
+    comparison: Comparison | None = None,
+) -> None:
+    """Print the table of `study` to `file` (standard output), as wide as the terminal unless told otherwise.
+
+    With several seeds in `comparison` a row is a variant, and the numbers are means; else a row is a run.
+    """
+    console = make_console(console_width, file)
+    if comparison and study.runs["seed"].nunique() > 1:
+        _print_variants(console, study, comparison)
+        return
+    rows = rows_of(study)
+    with console.capture() as capture:
+        _print_title(console, study)
+        if comparison:
+            print_advice(console, comparison)
+        for table in pack(console, key_columns(rows), sections(rows)):
+            print_whole(console, table)
+            console.print()
+        _print_caption(console, study, rows)
+        for warning in warnings(study):
+            console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+    emit(console, capture.get())
+
+
+def _print_variants(console: Console, study: Study, comparison: Comparison) -> None:
+    with console.capture() as capture:
+        _print_title(console, study)
+        print_grids(console, comparison)
+        console.print(Text(printable(caption(comparison)), style="dim"))
+        states = Counter(study.runs["state"])
+        console.print(Text(f"Finished: {states['finished']} of {len(study.runs)} runs.", style="dim"))
+        console.print(Text(f"Files: {printable(str(study.folder))}", style="dim"), soft_wrap=True)
+        print_remarks(console, comparison)
+        for warning in warnings(study):
+            console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+    emit(console, capture.get())
+
+
+def warnings(study: Study) -> list[str]:
+    """What a reader must know before believing the numbers: the runs' own warnings, and variants that look alike."""
+    found = [f"plan.json could not be used ({study.plan.problem}); the runs are those found in the folder."]
+    found = found if study.plan.problem else []
+    several = study.runs["seed"].nunique() > 1
+    for label, seed, texts in zip(study.runs["label"], study.runs["seed"], study.runs["warnings"], strict=True):
+        who = f"{label} (seed {seed})" if several else label
+        found += [f"{who}: {text}" for text in texts.splitlines()]
+    return found + look_alikes(study)
+
+
+def look_alikes(study: Study) -> list[str]:
+    """One sentence per set of variants whose losses and gradients are bit for bit the same with the same seed."""
+    if study.layers.empty or "loss" not in study.runs:
+        return []
+    known = study.runs[[name for name in ("loss", "final_loss") if name in study.runs]].astype(object)
+    losses = dict(zip(study.runs["run"], known.where(known.notna(), None).itertuples(index=False), strict=True))
+    measured: dict[object, list[str]] = {}
+    for run, rows in study.layers.groupby("run", sort=False):
+        table = rows[["step", "layer", "part", "metric", "value"]].to_csv(index=False)
+        labels = measured.setdefault((rows["seed"].iloc[0], tuple(losses[str(run)]), table), [])
+        labels.append(str(rows["label"].iloc[0]))
+    sets = dict.fromkeys(tuple(labels) for labels in measured.values() if len(labels) > 1)
+    return [_alike(study, labels) for labels in sets]
+
+
+def _alike(study: Study, labels: Sequence[str]) -> str:
+    text = f"{', '.join(labels[:-1])} and {labels[-1]} measured exactly the same: are they the same model?"
+    changed = study.runs["changed"][study.runs["label"].isin(labels)]
+    return text + (" Dropout acts in training only." if changed.str.contains("drop_").any() else "")
+
+
+def _print_title(console: Console, study: Study) -> None:
+    question = printable(study.plan.question)
+    console.print()
+    console.print(Text.assemble((printable(study.plan.study), "bold"), ": " if question else "", question))
+    console.print()
+
+
+def _print_caption(console: Console, study: Study, rows: Rows) -> None:
+    seeds = list(dict.fromkeys(str(seed) for seed in study.runs["seed"]))
+    states = Counter(study.runs["state"])
+    others = ", ".join(f"{number} {state}" for state, number in states.items() if state != "finished")
+    names = list(dict.fromkeys(study.runs["label"][study.runs["is_baseline"]]))
+    facts = [] if names == ["baseline"] else [f'Baseline: "{" and ".join(names)}".' if names else "No baseline."]
+    facts.append(f"Seed{'s' if len(seeds) > 1 else ''}: {', '.join(seeds)}.")
+    facts.append(f"Finished: {states['finished']} of {len(study.runs)} runs{f' ({others})' if others else ''}.")
+    guesses = list(dict.fromkeys(f"{value:.4f}" for value in rows.values("ln_vocab_size") if value is not None))
+    if guesses:
+        facts.append(f"ln(vocab_size) = {' or '.join(guesses)}, the loss of guessing all words equally.")
+    if not study.layers.empty:
+        when = " before training" if study.trained else ""
+        facts.append(f"L2 norm, mean |g|: gradient of the loss{when} in the first layer, the last, the whole model.")
+    texts = prompts(rows)
+    if len(texts) == 1:
+        facts.append(f'Prompt: "{printable(texts[0])}".')
+    if study.has_baseline:
+        facts.append(f"{SAME} is exactly the baseline's value.")
+    console.print(Text(printable(" ".join(facts)), style="dim"))
+    console.print(Text(f"Files: {printable(str(study.folder))}", style="dim"), soft_wrap=True)

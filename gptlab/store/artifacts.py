@@ -1,0 +1,132 @@
+"""The tables inside one run folder, checked while they are read.
+
+`result.json` lists the SHA-256 of every file that the run wrote, so a file that is lost or altered is noticed. A file
+that is not listed was never written (its probe was off) and is read if it is there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gptlab.store.files import parse_json
+from gptlab.store.read import DamagedError, reason
+
+Rows = Sequence[dict[str, Any]]
+
+LAYERS, GENERATION, SAMPLES, STEPS = "layers.csv", "generation.json", "samples.json", "metrics.jsonl"
+WHOLE_LAYER = "all"  # the part that stands for a layer as a whole
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A continuation: the texts, and one row per new token."""
+
+    prompt: str = ""
+    text: str = ""
+    new_text: str = ""
+    rows: Rows = ()
+
+
+def read_layers(folder: Path, hashes: Mapping[str, str]) -> Rows:
+    """Rows of step, layer (None outside the blocks), part, metric, value. DamagedError names the file and line."""
+    content = _read(folder / LAYERS, hashes.get(LAYERS))
+    types: dict[str, Callable[[str], Any]] = {
+        "step": int,
+        "layer": _layer,
+        "part": str,
+        "metric": str,
+        "value": _number,
+    }
+    rows: list[dict[str, Any]] = []
+    if content is None:
+        return rows
+    reader = csv.DictReader(io.StringIO(content, newline=""))
+    try:
+        missing = types.keys() - set(reader.fieldnames or ())
+        if content and missing:
+            raise DamagedError(f"{LAYERS}: no column {', '.join(sorted(missing))}")
+        for line in reader:
+            if None in line.values():
+                raise ValueError("the row ends too early")
+            rows.append({name: convert(line[name]) for name, convert in types.items()})
+    except (ValueError, csv.Error) as error:
+        raise DamagedError(f"{LAYERS}: line {reader.line_num} cannot be read") from error
+    return rows
+
+
+def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
+    """The text that the run generated last, with its tokens; empty when there is none. DamagedError names the file."""
+    name = SAMPLES if SAMPLES in hashes else GENERATION
+    content = _read(folder / name, hashes.get(name))
+    if content is None:
+        return Generation()
+    try:
+        found = parse_json(content)
+        if name == SAMPLES:
+            found = found["samples"][-1]
+        step = int(found.get("step", 0))
+        ids, tokens, margins = found["token_ids"], found["tokens"], found["margins"]
+        rows = [
+            {"step": step, "position": place, "token_id": int(id_), "token": str(token), "margin": _number(margin)}
+            for place, (id_, token, margin) in enumerate(zip(ids, tokens, margins, strict=True))
+        ]
+        return Generation(str(found["prompt"]), str(found["text"]), str(found["new_text"]), rows)
+    except json.JSONDecodeError as error:
+        raise DamagedError(f"{name}: {reason(error)}") from error
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{name}: not as it should be ({type(error).__name__}: {error})") from error
+
+
+def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
+    """Rows of step, tokens, flops, seconds, metric, value. A torn last line is what a kill leaves, and is passed over.
+
+    A step that was recorded twice (a resumed run repeats what it had lost) counts with its last record. DamagedError
+    names the line.
+    """
+    content = _read(folder / STEPS, hashes.get(STEPS))
+    lines = (content or "").split("\n")
+    whole = lines[:-1]  # the last one is empty, or torn
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for number, line in enumerate(whole, 1):
+        try:
+            entry = parse_json(line)
+            where = {name: _number(entry.get(name)) for name in ("tokens", "flops", "seconds")}
+            steps[int(entry["step"])] = [
+                {"step": int(entry["step"]), **where, "metric": str(name), "value": _number(value)}
+                for name, value in entry["metrics"].items()
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedError(f"{STEPS}: line {number} cannot be read") from error
+    return [row for step in sorted(steps) for row in steps[step]]
+
+
+def _read(path: Path, expected: str | None) -> str | None:
+    """The file's text; None when it is not there and need not be."""
+    try:
+        content = path.read_bytes()
+        if expected and sha256(content).hexdigest() != expected:
+            raise DamagedError(f"{path.name}: not as the run wrote it (its SHA-256 differs from result.json)")
+        return content.decode("utf-8")
+    except FileNotFoundError:
+        if expected:
+            raise DamagedError(f"{path.name} is missing") from None
+        return None
+    except (OSError, UnicodeError) as error:
+        raise DamagedError(f"{path.name}: {reason(error)}") from error
+
+
+def _layer(cell: str) -> int | None:
+    return int(cell) if cell.strip() else None
+
+
+def _number(cell: Any) -> float:
+    """A number; null and nothing stand for what was not finite."""
+    return float(cell) if cell is not None and cell != "" else math.nan

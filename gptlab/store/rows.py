@@ -1,0 +1,193 @@
+"""Every run on disk as a row: one small JSON file is read for each, so that ten thousand take under a second."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gptlab.config import flatten
+from gptlab.errors import GptlabError
+from gptlab.store import code
+from gptlab.store.find import is_run, stored_config
+from gptlab.store.read import PLAN, STAMP, load_outcome, load_plan, seed_in, study_name
+from gptlab.store.states import MANIFEST, RUN_NAME, DamagedError, load_object, state_of
+
+_DEPTH = 2  # <output_dir>/<study>, and <output_dir>/<study>/<time> of older ones
+_FIELDS = ("study", "when", "label", "seed", "state", "outcome", "stale", "error", "seconds", "id", "folder")
+DEFAULT_COLUMNS = (
+    "study",
+    "when",
+    "label",
+    "seed",
+    "state",
+    "stale",
+    "parameters",
+    "loss",
+    "seconds",
+    "error",
+    "folder",
+)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run, or one damaged study that hides its runs (no label then).
+
+    `when` is the start of the study's latest command, `outcome` what became of a training, `stale` what has changed
+    since a finished run was made.
+    """
+
+    study: str
+    when: str
+    label: str
+    seed: int | None
+    state: str
+    error: str
+    parameters: int | float | None
+    loss: int | float | None
+    seconds: float | None
+    folder: Path
+    id: str = ""
+    outcome: str = ""
+    stale: str = ""
+    metrics: dict[str, int | float] = field(default_factory=dict)
+    _config: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
+
+    def value(self, key: str) -> Any:
+        """A column, a metric, or a dotted key of the config; None when the run has none of these."""
+        if key in _FIELDS:
+            found = getattr(self, key)
+            return str(found) if isinstance(found, Path) else found
+        return self.metrics[key] if key in self.metrics else self._settings().get(key)
+
+    def known(self) -> list[str]:
+        """All keys that `value` knows something for."""
+        return [*_FIELDS, *self.metrics, *self._settings()]
+
+    def _settings(self) -> dict[str, Any]:
+        """The config, read when it is first asked for: from the manifest, which is JSON and so quick."""
+        if not self._config:
+            try:
+                plain = load_object(self.folder / MANIFEST)["config"] if self.label else {}
+            except (DamagedError, KeyError):
+                try:
+                    plain = stored_config(self.folder)
+                except GptlabError:
+                    plain = {}
+            self._config.append(flatten(plain) if isinstance(plain, dict) else {})
+        return self._config[0]
+
+
+def list_runs(output_dir: Path | str) -> list[RunRow]:
+    """All runs under `output_dir` (or in one study's folder, or that one run), newest study first.
+
+    Runs of the latest plan stand first, in its order, then those of earlier plans. Reading only. A damaged file costs
+    its run, a damaged plan is rebuilt from the run folders.
+    """
+    if is_run(Path(output_dir)):
+        run = Path(output_dir).absolute()
+        return [row for row in _study_rows(run.parent, _when(run.parent)) if row.folder == run]
+    found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
+    with _no_collection():
+        return [row for when, folder in found for row in _study_rows(folder, when)]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage is not looked for meanwhile: rows have no cycles, and walking all of them each time is not linear."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
+    if os.path.lexists(folder / PLAN) or STAMP.fullmatch(folder.name):
+        yield folder
+    elif depth < _DEPTH:
+        try:
+            with os.scandir(folder) as entries:
+                inside = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        except OSError:
+            return
+        if any(RUN_NAME.fullmatch(name) for name in inside):
+            yield folder  # its plan is lost
+            return
+        for name in inside:
+            yield from _study_folders(folder / name, depth + 1)
+
+
+def _when(folder: Path) -> str:
+    stamp = STAMP.fullmatch(folder.name)
+    if stamp:
+        return f"{stamp[1]} {stamp[2]}:{stamp[3]}:{stamp[4]}"
+    for path in (folder / PLAN, folder):
+        try:
+            return datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M:%S")
+        except OSError:
+            continue
+    return ""
+
+
+def _study_rows(folder: Path, when: str) -> Iterator[RunRow]:
+    planned: set[str] = set()
+    try:
+        plan = load_plan(folder)
+    except GptlabError as error:
+        if os.path.lexists(folder / PLAN):
+            yield RunRow(study_name(folder), when, "", None, "damaged", str(error), None, None, None, folder)
+    else:
+        for run in plan.runs:
+            planned.add(run.folder)
+            seed = run.seed if run.id else seed_in(run.folder)
+            yield _row(plan.study, when, folder, run.folder, run.label, seed, run.id)
+    for name in _other_runs(folder, planned):
+        result = state_of(os.path.join(folder, name)).result
+        label, seed, run_id = (result.get(key) for key in ("label", "seed", "id"))
+        seed = seed_in(name) if seed is None else seed
+        yield _row(study_name(folder), when, folder, name, str(label or name), seed, str(run_id or ""))
+
+
+def _other_runs(folder: Path, planned: set[str]) -> list[str]:
+    """Runs of earlier plans: folders that look like runs, and hold one."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if e.name not in planned and RUN_NAME.fullmatch(e.name)]
+    except OSError:
+        return []
+    return [name for name in sorted(names) if os.path.isdir(os.path.join(folder, name))]
+
+
+def _row(study: str, when: str, folder: Path, name: str, label: str, seed: Any, run_id: str) -> RunRow:
+    path = os.path.join(folder, name)
+    outcome = load_outcome(path)
+    stale = ""
+    if outcome.state in ("finished", "diverged") and outcome.code:
+        stale = ", ".join(
+            code.changes(outcome.code, [name for name in outcome.code if name not in ("gptlab", "torch")])
+        )
+    return RunRow(
+        study=study,
+        when=when,
+        label=label,
+        seed=seed if isinstance(seed, int) else None,
+        state=outcome.state,
+        error=outcome.error,
+        parameters=outcome.metrics.get("parameters"),
+        loss=outcome.metrics.get("loss"),
+        seconds=outcome.seconds,
+        folder=folder / name,
+        id=run_id,
+        outcome=outcome.outcome,
+        stale=stale,
+        metrics=outcome.metrics,
+    )

@@ -1,0 +1,1 @@
+"""What is tuned to processors: several ways to compute the same thing."""

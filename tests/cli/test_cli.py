@@ -1,0 +1,310 @@
+"""The command line: exit codes, one short message for each mistake, and the way out of every run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gptlab.cli import COMMANDS, main
+from gptlab.declare import sources
+from gptlab.running import queue
+from gptlab.store import files
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST = ["model=tiny", "probes=counting"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, no folders of configs announced, and a module path that is put back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(sources.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must be refused: exit code 2, a short message, nothing on stdout, nothing on disk."""
+
+    def run(*arguments: str) -> str:
+        assert main(arguments) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith("gptlab: ") and out == ""
+        assert len(err.splitlines()) <= 3
+        assert "Traceback" not in err and "HYDRA_FULL_ERROR" not in err
+        assert not Path("outputs").exists()
+        return err
+
+    return run
+
+
+def python_m(*arguments: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gptlab", *arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def plans(folder: Path = Path("outputs")) -> list[dict[str, object]]:
+    return [json.loads(file.read_text()) for file in sorted(folder.rglob("plan.json"))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["model.emb_dmi=32"], ["model.emb_dmi=32", "Did you mean 'emb_dim'?"]),
+        (["+model.emb_dmi=32"], ["model.emb_dmi=32", "Did you mean 'emb_dim'?"]),
+        (["ablation=rleu"], ["ablation=rleu", "Did you mean 'relu'?"]),
+        (["model.n_heads=7"], ["model.n_heads=7", "768", "6"]),
+        (["model.activation=gleu"], ["model.activation", "'gleu'", "Did you mean 'gelu'?"]),
+        (["seed=-1"], ["seed=-1", "between 0 and"]),
+        (["model.context_length=0"], ["model.context_length=0", "1 or more"]),
+        (["plugins=[gptlab_no_such_plugin]"], ["plugins", "'gptlab_no_such_plugin'"]),
+        (["ablation=glob(pots*)"], ["ablation=glob(pots*)", "The closest is post_ln"]),
+        (["hydra/launcher=joblib"], ["hydra/launcher=joblib", "no effect"]),
+        (["--config-dir", "nowhere", "model=tiny"], ["'nowhere'"]),
+        (["--config-dir"], ["--config-dir", "folder"]),
+        (["--confg-dir", "x"], ["--confg-dir", "Did you mean '--config-dir'?"]),
+        (["--cfg", "jbo"], ["'jbo'", "job"]),
+        (["--cfg", "job", "ablation=rleu"], ["ablation=rleu", "Did you mean 'relu'?"]),
+        (["--cfg", "job", "model.emb_dmi=32"], ["model.emb_dmi=32", "Did you mean 'emb_dim'?"]),
+        (["pln"], ["'pln'", "Did you mean 'plan'?"]),
+        (["chapter4"], ["'chapter4'", "Did you mean experiment=chapter4?"]),
+        (["plan", "ablation=rleu"], ["ablation=rleu", "Did you mean 'relu'?"]),
+        (["plan", "--format", "jsn"], ["--format", "Did you mean 'json'?"]),
+        (["components", "nrom"], ["'nrom'", "Did you mean 'norm'?"]),
+        (["components", "model=tiny"], ["model=tiny", "plugins"]),
+        (["ls", "nowhere"], ["'nowhere'"]),
+        (["explain-id", "model=tiny 'x"], ["a quote is not closed"]),
+        (["model=tiny", "experiment.baseline=relu"], ["experiment.baseline=relu: would be ignored"]),
+        (["model={layers:{0:{norm:identity}}}"], ["model.layers: a new key is set by its full name: model.layers.0"]),
+        (["ls", "a", "b"], ["one folder"]),
+    ],
+)
+def test_mistakes(refused: Callable[..., str], arguments: list[str], parts: list[str]) -> None:
+    message = refused(*arguments)
+    assert all(part in message for part in parts), message
+
+
+def test_a_tab_in_a_file_of_the_user_s(here: Path, refused: Callable[..., str]) -> None:
+    (here / "conf" / "ablation").mkdir(parents=True)
+    (here / "conf" / "ablation" / "tab.yaml").write_text("# @package _global_\nmodel:\n\tn_layers: 3\n")
+    message = refused("ablation=tab")
+    assert "tab.yaml, line 3" in message and "a tab" in message
+
+
+def test_a_plugin_that_raises(here: Path, refused: Callable[..., str]) -> None:
+    (here / "plugin_that_raises.py").write_text("raise RuntimeError('no luck')\n")
+    message = refused("plugins=[plugin_that_raises]")
+    assert "plugin_that_raises" in message and "RuntimeError: no luck" in message
+
+
+def test_outputs_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "outputs").write_text("a file stands where the folder should be")
+    assert main(FAST) == 2
+    message = capsys.readouterr().err
+    assert "output_dir=outputs: cannot write" in message and "Traceback" not in message
+
+
+def test_a_file_system_that_refuses_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the command: here a run that cannot be removed."""
+    assert main(FAST) == 0
+    capsys.readouterr()
+
+    def refuse(operation: str, path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(files, "hook", refuse)
+    assert main(["gc", "--state", "finished", "--yes"]) == 2
+    err = capsys.readouterr().err
+    assert err == f"gptlab: {Path('outputs', 'runs', '.claims')}: Read-only file system.\n"
+
+
+def test_a_folder_that_is_gone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "gone").mkdir()
+    os.chdir(here / "gone")
+    (here / "gone").rmdir()
+    assert main(["ls"]) == 2
+    os.chdir(here)
+    assert "the folder that you are in has been removed" in capsys.readouterr().err
+
+
+def test_own_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(Exception, match="rleu"):
+        main(["ablation=rleu"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"usage: gptlab {command}" in capsys.readouterr().out
+
+
+def test_help_is_useful_and_needs_no_torch(here: Path) -> None:
+    script = (
+        "import sys; from gptlab.cli import main; code = main(['--help']); sys.exit(code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in (
+        "usage: gptlab",
+        "gptlab plan",
+        "gptlab ls",
+        "gptlab components",
+        "post_ln",
+        "gpt2_124m",
+        "Exit codes",
+    ):
+        assert part in done.stdout
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("gptlab ")
+
+
+def test_the_composed_config_can_be_printed(here: Path) -> None:
+    done = python_m("--cfg", "job", "model=tiny", "model.options.norm.eps=0.5", folder=here)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "eps: 0.5" in done.stdout and "hydra:" not in done.stdout
+
+
+def test_plan_names_each_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "ablation=relu,tied", "model.drop_rate=0.2"]) == 0
+    out, err = capsys.readouterr()
+    assert "163,009,536" in out and "-38,597,376" in out and "model.activation: gelu_tanh -> relu" in out
+    assert "added" in err and not Path("outputs").exists()
+
+
+def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "model=gpt3_175b", "--format", "json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["cost"]["parameters"] == 174_604_259_328
+    assert run["cost"]["peak_mib"] > 2 * run["cost"]["mib"] > 0
+
+
+def test_plan_without_the_gradient_probe_has_no_peak(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *FAST, "--format=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["cost"]["peak_mib"] is None
+
+
+def test_components(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "plugin_for_the_listing.py").write_text(
+        "from gptlab import register\n\n@register('activation', 'test_listing')\n"
+        "def make(slope: float = 0.25):\n    'A bent line.'\n"
+    )
+    assert main(["components", "activation", "plugins=[plugin_for_the_listing]"]) == 0
+    out = capsys.readouterr().out
+    assert "gelu_tanh" in out and "rmsnorm" not in out
+    assert "A bent line.  [slope=0.25]" in out
+    assert main(["components"]) == 0
+    assert "rmsnorm" in capsys.readouterr().out
+
+
+def test_run_writes_the_plan_and_shows_the_table(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FAST, "ablation=relu", "-m"]) == 0
+    out, err = capsys.readouterr()
+    assert "relu" in out and "running" not in err  # progress is for terminals
+    (plan,) = plans()
+    assert plan["command"] == ["gptlab", *FAST, "ablation=relu", "-m"]
+    assert len(list(Path("outputs").rglob("result.json"))) == 2
+    assert main(["ls"]) == 0
+    assert "2 finished" in capsys.readouterr().out
+
+
+def test_a_failing_variant_does_not_stop_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gptlab.running import execute
+
+    original = execute._measure
+
+    def fails_for_relu(config, *rest):  # type: ignore[no-untyped-def]
+        if config.model.activation == "relu":
+            raise ValueError("no such luck")
+        return original(config, *rest)
+
+    monkeypatch.setattr(execute, "_measure", fails_for_relu)
+    assert main([*FAST, "ablation=relu,silu"]) == 1
+    out = capsys.readouterr().out
+    assert "ValueError: no such luck" in out
+    states = [json.loads(file.read_text())["state"] for file in Path("outputs").rglob("result.json")]
+    assert sorted(states) == ["failed", "finished", "finished"]
+
+
+def test_a_folder_that_is_taken_away_costs_its_run_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blocked(plan, command=()):  # type: ignore[no-untyped-def]
+        study, plan = original(plan, command)
+        (study / plan.runs[0].folder).write_text("a file stands here")
+        return study, plan
+
+    original = queue.open_study
+    monkeypatch.setattr("gptlab.cli.run.open_study", blocked)
+    assert main([*FAST, "ablation=relu"]) == 1
+    assert len(list(Path("outputs").rglob("result.json"))) == 1
+
+
+def test_interrupt_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from gptlab.running import execute
+
+    original = execute._measure
+
+    def interrupted_at_relu(config, *rest):  # type: ignore[no-untyped-def]
+        if config.model.activation == "relu":
+            raise KeyboardInterrupt
+        return original(config, *rest)
+
+    monkeypatch.setattr(execute, "_measure", interrupted_at_relu)
+    assert main([*FAST, "ablation=relu,silu"]) == 130
+    out, err = capsys.readouterr()
+    assert "1 of 3 runs finished" in err
+    assert "baseline" in out and "interrupted" in out and "planned" in out
+
+
+def test_works_from_any_folder(here: Path) -> None:
+    done = python_m(*FAST, folder=here)
+    assert done.returncode == 0 and done.stderr == ""
+    assert len(plans(here / "outputs")) == 1
+
+
+def test_a_closed_pipe_is_no_error(here: Path) -> None:
+    command = f"{sys.executable} -m gptlab components | head -n 1"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", command], cwd=here, env=environ, capture_output=True, text=True, check=False)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_middle(here: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gptlab", "model=tiny", "seed=range(0,80)"],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(here.rglob("result.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 80 runs finished" in err and "Traceback" not in err
+    assert "of 80 runs" in out and "Traceback" not in out
+    assert 1 <= len(list(here.rglob("result.json"))) < 80

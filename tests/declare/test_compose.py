@@ -1,0 +1,386 @@
+"""From overrides to a checked Config: nothing global changes, and every mistake is one short sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra._internal.utils import create_config_search_path
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
+from hydra.errors import HydraException
+from hydra.version import VersionBase
+
+from gptlab.config import ModelConfig, delta
+from gptlab.declare import sources
+from gptlab.declare.composer import Composer, compose
+from gptlab.declare.overrides import short_key, slug
+from gptlab.errors import ConfigError
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, with no folders of configs announced."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(sources.ENVIRONMENT, raising=False)
+    return tmp_path
+
+
+def add_ablation(folder: Path, name: str, body: str, header: str = "# @package _global_\n") -> None:
+    path = folder / "ablation" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(header + body)
+
+
+def refusal(*overrides: str) -> str:
+    """The message for a config that cannot be; short, and without a traceback."""
+    with pytest.raises(ConfigError) as caught:
+        compose(overrides)
+    message = str(caught.value)
+    assert len(message.splitlines()) <= 3
+    assert "Traceback" not in message and "HYDRA_FULL_ERROR" not in message
+    return message
+
+
+def test_default_is_the_book_s_124m(here: Path) -> None:
+    config = compose()
+    assert config.model == ModelConfig()
+    assert (config.seed, config.label, config.experiment.name) == (123, "baseline", "runs")
+
+
+def test_ablations_stack_on_a_model(here: Path) -> None:
+    base, config = compose(["model=tiny"]), compose(["model=tiny", "ablation=[relu,post_ln]"])
+    assert delta(base, config) == {
+        "model.norm_placement": ("pre", "post"),
+        "model.activation": ("gelu_tanh", "relu"),
+    }
+    assert config.label == "relu+post_ln"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label"),
+    [
+        ([], "baseline"),
+        (["model=tiny", "data=random_tokens", "seed=3", "output_dir=x"], "baseline"),
+        (["ablation=none"], "baseline"),
+        (["ablation=relu"], "relu"),
+        (["model=tiny", "ablation=[post_ln,relu]", "model.n_layers=3"], "post_ln+relu+n_layers=3"),
+        (["model.options.norm.eps=0.1", "rng=global"], "norm.eps=0.1+rng=global"),
+        (["model=tiny", "model={n_layers:1,emb_dim:16}"], "n_layers=1+emb_dim=16"),
+        (["probes.gradients.context=8"], "gradients.context=8"),
+        (["ablation=relu", "label=mine"], "mine"),
+    ],
+)
+def test_labels(here: Path, overrides: list[str], label: str) -> None:
+    assert compose(overrides).label == label
+
+
+def test_short_keys_stay_unambiguous() -> None:
+    assert short_key("model.activation") == "activation"
+    assert short_key("data.prompt") == "data.prompt"  # the generation probe has one too
+    assert short_key("probes.generation.prompt") == "generation.prompt"
+    assert short_key("rng") == "rng"
+
+
+def test_slugs_are_file_names() -> None:
+    assert slug("relu+norm.eps=1e-05") == "relu+norm.eps=1e-05"
+    assert slug("prompt='a/b ../c' 💥") == "prompt=-a-b-..-c"
+    assert slug("../..") == "run"
+    assert len(slug("x" * 500)) == 80
+
+
+def test_options_of_a_component_need_no_plus(here: Path) -> None:
+    for prefix in ("", "+", "++"):
+        assert compose([f"{prefix}model.options.norm.eps=0.5"]).model.options == {"norm": {"eps": 0.5}}
+
+
+def test_nothing_global_changes(here: Path) -> None:
+    before = {kind: id(one) for kind, one in Singleton._instances.items()}
+    environ, folder, base = dict(os.environ), Path.cwd(), VersionBase.instance().getbase()
+    compose(["model=tiny"])
+    with pytest.raises(ConfigError):
+        compose(["model=tiny", "seed=-1"])
+    assert not GlobalHydra.instance().is_initialized()
+    assert (dict(os.environ), Path.cwd(), VersionBase.instance().getbase()) == (environ, folder, base)
+    assert {kind: id(Singleton._instances[kind]) for kind in before} == before
+
+
+def test_works_inside_another_hydra_application(here: Path) -> None:
+    (here / "other").mkdir()
+    (here / "other" / "app.yaml").write_text("port: 80\n")
+    with hydra.initialize_config_dir(str(here / "other"), version_base="1.2"):
+        assert compose(["model=tiny", "ablation=relu"]).model.activation == "relu"
+        assert hydra.compose("app", ["port=81"]) == {"port": 81}
+
+
+def test_search_path_of_another_application_is_left_alone(here: Path) -> None:
+    (here / "conf").mkdir()
+    Plugins.instance().register(sources.UserFolders)
+    mine = create_config_search_path(str(sources.CONF_DIR))
+    other = create_config_search_path(str(here))
+    assert str(here / "conf") in [item.path for item in mine.get_path()]
+    assert str(here / "conf") not in [item.path for item in other.get_path()]
+
+
+def test_user_folders_add_options(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_ablation(here / "conf", "beside", "model: {n_layers: 1}\n")
+    add_ablation(here / "one", "announced", "model: {n_layers: 2}\n")
+    add_ablation(here / "two", "given", "model: {n_layers: 3}\n")
+    monkeypatch.setenv(sources.ENVIRONMENT, os.pathsep.join(["one", ""]))
+    layers = [
+        compose([f"ablation={name}"], config_dirs=["two"]).model.n_layers for name in ("beside", "announced", "given")
+    ]
+    assert layers == [1, 2, 3]
+    assert {"beside", "announced", "given", "relu"} <= set(Composer(["two"]).groups["ablation"])
+
+
+def test_a_folder_that_was_named_must_exist(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"config dir: there is no folder 'nowhere'"):
+        compose(config_dirs=["nowhere"])
+    monkeypatch.setenv(sources.ENVIRONMENT, "gone")
+    with pytest.raises(ConfigError, match=rf"{sources.ENVIRONMENT}: there is no folder 'gone'"):
+        compose()
+
+
+def test_a_file_that_is_passed_over_is_named_and_refused_when_it_is_asked_for(here: Path) -> None:
+    add_ablation(here / "conf", "relu", "model: {activation: silu}\n")
+    with pytest.warns(UserWarning, match=r"ablation/relu.yaml \(used: .*conf/ablation/relu.yaml\)"):
+        compose(["ablation=silu"])
+    with pytest.warns(UserWarning, match="not used"), pytest.raises(ConfigError) as caught:
+        compose(["ablation=[silu,relu]"])
+    message = str(caught.value)
+    assert message.startswith("ablation=relu: there are two files of this name")
+    assert str(sources.CONF_DIR / "ablation" / "relu.yaml") in message and " conf/ablation/relu.yaml" in message
+
+
+def test_two_folders_of_the_user_s_may_not_have_one_name_either(here: Path) -> None:
+    add_ablation(here / "one", "mine", "model: {n_layers: 1}\n")
+    add_ablation(here / "two", "mine", "model: {n_layers: 2}\n")
+    with (
+        pytest.warns(UserWarning, match="not used"),
+        pytest.raises(ConfigError, match=r"one/ablation/mine.yaml and two/ablation/mine"),
+    ):
+        compose(["ablation=mine"], config_dirs=["one", "two"])
+
+
+def test_a_copy_of_gptlab_s_own_files_is_no_cause_for_a_warning(here: Path) -> None:
+    own = (sources.CONF_DIR / "ablation" / "relu.yaml").read_text()
+    add_ablation(here / "conf", "relu", own, header="")
+    compose(["ablation=relu"])  # a warning would be an error here
+
+
+def test_keys_that_nothing_reads_are_refused(here: Path) -> None:
+    assert "model.norm=rmsnorm" in refusal("model.norm=rmsnorm", "model.norm_placement=none")
+    assert "model.norm=rmsnorm" in refusal("ablation=[no_norm,rmsnorm]")
+    compose(["model.norm_placement=none"])  # the preset's own norm is not the user's doing
+
+
+@pytest.mark.parametrize("prefix", ["", "+", "++"])
+def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
+    message = refusal(f"{prefix}model.emb_dmi=32")
+    assert message.startswith("model.emb_dmi=32: 'emb_dmi' does not exist. Did you mean 'emb_dim'?")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["ablation=rleu"], ["ablation=rleu", "Did you mean 'relu'? Nearest of ", "`gptlab --help` lists them"]),
+        (["modle=tiny"], ["modle=tiny", "Did you mean 'model'?"]),
+        (["model.n_layers=many"], ["model.n_layers=many: must be a whole number."]),
+        (["model.n_layers=2.5"], ["model.n_layers=2.5: must be a whole number."]),
+        (["model.n_layers=null"], ["model.n_layers=null: must be a whole number."]),
+        (["seed=abc"], ["seed=abc: must be a whole number."]),
+        (["seed="], ["seed=: must be a whole number."]),
+        (["train.budget=abc"], ["train.budget=abc: must be a number, or null."]),
+        (["model.causal=maybe"], ["model.causal=maybe: must be true or false."]),
+        (["model.causal=3"], ["model.causal=3: must be true or false."]),
+        (["model.norm={a:1}"], ["model.norm={a:1}: must be text."]),
+        (["plugins=mine"], ["plugins=mine: must be a list, as in [a, b]."]),
+        (["model.layer_sizes=[a]"], ["must be a list, as in [1, 2], or null."]),
+        (["model.options=3"], ["model.options=3: must be names and values"]),
+        (["model.options.norm=3"], ["model.options.norm=3: must be names and values"]),
+        (["model.layers=3"], ["model.layers=3: must say what of which layers: model.layers.0.norm=identity, or in"]),
+        (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init?"]),
+        (["experiment.baseline=[relu,rmsnorm]"], ["must be text. Text that has brackets goes in quotes: "]),
+        (["probes.gradients=3"], ["probes.gradients=3: must be keys and values (batch_size, context, "]),
+        (["data.prompt=${model.nrom}"], ["data.prompt=${model.nrom}: there is no key 'model.nrom'", "'model.norm'"]),
+        (["seed=${seed}"], ["seed=${seed}: leads back to itself."]),
+        (["model.n_layers=${model.norm}"], ["what it stands for does not fit: must be a whole number."]),
+        (["label=${nope:1}"], ["label=${nope:1}: no such function"]),
+        (["train=3"], ["train=3: '3' does not exist. Allowed: none, small, toy."]),
+        (["ablation={a:1}"], ["ablation={a:1}: a group needs one of its options"]),
+        (["+seed=1"], ["+seed=1: the key is there already. Write seed=1."]),
+        (["model@x=tiny"], ["model@x=tiny", "Write model=tiny."]),
+        (["=3"], ["=3: an override is KEY=VALUE, and this has no key."]),
+        (["experiment.baseline=rleu"], ["experiment.baseline=rleu: 'rleu' does not exist.", "'relu'"]),
+        (["experiment.primary_metric=los"], ["experiment.primary_metric: 'los'", "Did you mean 'loss'?"]),
+        (["model.options.norm.esp=1"], ["model.options.norm", "Did you mean 'eps'?"]),
+        (["model={emb_dmi:3}"], ["emb_dmi", "Did you mean 'emb_dim'?"]),
+        (["relu"], ["KEY=VALUE", "Did you mean ablation=relu?"]),
+        (["ablation=relu,silu"], ["ablation=relu,silu", "loop", "[a,b]"]),
+        (["ablation=[relu,relu]"], ["ablation=[relu,relu]", "relu is given twice"]),
+        (["ablation=null"], ["ablation=null", "null"]),
+        (["model=[tiny,dummy]"], ["model=[tiny,dummy]", "only ablations stack"]),
+        (["seed=1", "seed=2"], ["seed=1", "seed=2", "twice"]),
+        (["~model.norm"], ["~model.norm", "cannot be removed"]),
+        (["hydra.run.dir=x"], ["hydra.run.dir=x", "output_dir"]),
+        (["model.norm=[a"], ["model.norm=[a: [ and ] do not match."]),
+        (["label=a=b"], ["label=a=b: cannot be read", """'label="a=b"'"""]),
+        (["label=ü"], ["cannot be read", """'label="ü"'"""]),
+        (["model.n_layers = 3"], ["no spaces around the equals sign: model.n_layers=3."]),
+        (["ablation=relu seed=1"], ["more than one override in one word"]),
+        (['label="a'], ["a quote is not closed"]),
+        (["model.n_layers=1,,2"], ["a value is missing beside a comma"]),
+        (["model..norm=a"], ["'model..norm' is no key"]),
+        (["seed=range(a,b)"], ["seed=range(a,b)", "range(start,stop,step)"]),
+        (["seed=choice()"], ["choice needs values"]),
+        (["seed=foo(1)"], ["there is no function 'foo'"]),
+    ],
+)
+def test_bad_overrides(here: Path, overrides: list[str], parts: list[str]) -> None:
+    message = refusal(*overrides)
+    assert all(part in message for part in parts), message
+
+
+HEADER = "# @package _global_\n"
+RAW = (
+    "OmegaConf", "ListConfig", "DictConfig", "Merge error", "not Optional", "Integer", "codec", "hydra.cc", "subclass",
+    "viable", "Lexer", "Interpolation", "incompatible", "Config search path",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "parts"),
+    [
+        (HEADER + "model:\n\tn_layers: 3\n", ["line 3: a tab"]),
+        (HEADER + "seed: 1\nseed: 2\n", ["line 3: seed is given twice"]),
+        (HEADER + "model: [1\n", ["line 3", "expected ',' or ']'"]),
+        (HEADER + "- relu\n", ["line 2: must hold keys and values, such as model: {activation: relu}"]),
+        (HEADER + "relu\n", ["line 2: must hold keys and values"]),
+        (HEADER + "model: relu\n", ["line 2: model=relu: must be keys and values (vocab_size, "]),
+        (HEADER + "model: [1, 2]\n", ["line 2: model=[1, 2]: must be keys and values"]),
+        (HEADER + "model: null\n", ["line 2: model=null: must be keys and values"]),
+        (HEADER + "model:\n  emb_dmi: 3\n", ["line 3", "model: 'emb_dmi' does not exist. Did you mean 'emb_dim'?"]),
+        (HEADER + "modle: {n_layers: 3}\n", ["line 2", "'modle' does not exist. Did you mean 'model'?"]),
+        (HEADER + "model.norm: rmsnorm\n", ["line 2: model.norm: keys are nested here. Write model: {norm: rmsnorm}."]),
+        (HEADER + "model: {1: 3}\n", ["line 2", "'1' does not exist"]),
+        (HEADER + "model:\n  n_layers: many\n", ["line 3: model.n_layers=many: must be a whole number."]),
+        (HEADER + "model:\n  n_layers: null\n", ["line 3: model.n_layers=null: must be a whole number."]),
+        (HEADER + "model:\n  n_layers: 2.5\n", ["line 3: model.n_layers=2.5: must be a whole number."]),
+        (HEADER + "model:\n  causal: 2\n", ["line 3: model.causal=2: must be true or false."]),
+        (HEADER + "model: {options: {norm: 3}}\n", ["line 2: model.options.norm=3: must be names and values"]),
+        (HEADER + "plugins: mine\n", ["line 2: plugins=mine: must be a list"]),
+        (HEADER + "data: {source: vectors, inputs: [[1, a]]}\n", ["line 2: data.inputs[0][1]=a: must be a number."]),
+        (HEADER + "model:\n  n_layers: -1\n", ["line 3: model.n_layers=-1: must be 0 or more."]),
+        (HEADER + "model:\n  n_layers: ${model.nope}\n", ["line 3", "there is no key 'model.nope'"]),
+        (HEADER + "model:\n  n_layers: '${model.'\n", ["line 3: model.n_layers", "a ${ has no }"]),
+        (HEADER + "model:\n  n_layers: ${model.n_layers}\n", ["line 3", "leads back to itself"]),
+        (HEADER + "model: {n_layers: !!python/object/apply:os.getcwd []}\n", ["line 2: a tag", "plain data only"]),
+        (HEADER + "---\nseed: 1\n---\nseed: 2\n", ["line 4: a second document"]),
+        (HEADER + "defaults: relu\n", ["line 2: defaults must be a list"]),
+        (HEADER + "defaults: [nope]\n", ["its defaults list names ablation/nope, and there is no such file"]),
+        (HEADER + "defaults:\n  - override /model: tiny\n", ["line 3: an ablation chooses no presets"]),
+        (HEADER + "defaults:\n  - /ablation: relu\n", ["line 3: an ablation chooses no presets"]),
+        ("model: {n_layers: 3}\n", ["its first line must be '# @package _global_'"]),
+        ("# @package nowhere\nmodel: {n_layers: 3}\n", ["its first line must be '# @package _global_'"]),
+        ("# @package model\nn_layers: 3\n", ["its first line must be '# @package _global_'"]),
+        ("", ["its first line must be '# @package _global_'"]),
+        ("model: {n_layers: 3}\n# @package _global_\n", ["its first line must be '# @package _global_'"]),
+        ("# What and why\n# @package _global_\n", ["its first line must be '# @package _global_'"]),  # as Hydra has it
+    ],
+)  # fmt: skip
+def test_bad_files(here: Path, body: str, parts: list[str]) -> None:
+    """One sentence with the file, the line where there is one, and no word of the libraries beneath."""
+    add_ablation(here / "conf", "bad", body, header="")
+    message = refusal("model=tiny", "ablation=bad")
+    assert "ablation/bad.yaml" in message and all(part in message for part in parts), message
+    assert not any(word in message for word in RAW), message
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "part"),
+    [
+        ("model/bad", "n_layers: 3\nmodel: {n_layers: 2}\n", "line 2: model: 'model' does not exist"),
+        ("model/bad", "relu\n", "line 1: must hold keys and values, such as n_layers: 3."),
+        ("model/bad", "# @package nowhere\nn_layers: 3\n", "@package nowhere: the config has no such place"),
+        ("model/bad", HEADER + "model: {n_layers: a}\n", "line 2: model.n_layers=a: must be a whole number"),
+        ("train/bad", "budget: [1]\n", "line 1: train.budget=[1]: must be a number, or null."),
+        ("experiment/bad", HEADER + "experiment: zzz\n", "line 2: experiment=zzz: must be keys and values"),
+        ("experiment/bad", HEADER + "hydra: {run: {dir: x}}\n", "line 2: Hydra's own settings have no effect"),
+        ("experiment/bad", HEADER + "hydra: {sweeper: {params: a}}\n", "line 2: hydra.sweeper.params: must be keys"),
+    ],
+)
+def test_bad_files_of_other_groups(here: Path, name: str, body: str, part: str) -> None:
+    group, _, option = name.partition("/")
+    (here / "conf" / group).mkdir(parents=True)
+    (here / "conf" / f"{name}.yaml").write_text(body)
+    message = refusal(f"{group}={option}")
+    assert message.startswith(f"conf/{name}.yaml") and part in message, message
+
+
+def test_a_file_that_cannot_be_read_is_named(here: Path) -> None:
+    add_ablation(here / "conf", "bad", "")
+    (here / "conf" / "ablation" / "bad.yaml").write_bytes(b"# @package _global_\nlabel: \xff\xfe\x00\n")
+    assert refusal("ablation=bad") == "conf/ablation/bad.yaml, line 2: is not text in UTF-8. Save it as UTF-8."
+    (here / "conf" / "ablation" / "bad.yaml").rename(here / "conf" / "ablation" / "short.yml")
+    assert refusal("ablation=short").startswith("conf/ablation/short.yml: is not read, because config files end with")
+    (here / "conf" / "ablation" / "lost.yaml").symlink_to("nowhere.yaml")
+    assert refusal("ablation=lost") == "conf/ablation/lost.yaml: is a link to a file that is not there."
+
+
+def test_a_file_that_is_in_order_stays_so(here: Path) -> None:
+    """What is looked at is refused for a reason only: comments, stacks, interpolations and packages are fine."""
+    add_ablation(here / "conf", "one", "# why\nmodel: {n_layers: '3', expansion: 2, causal: no}\n")
+    add_ablation(here / "conf", "two", "defaults: [one, _self_]\nmodel: {emb_dim: '${model.n_heads}'}\n")
+    (here / "conf" / "model").mkdir()
+    (here / "conf" / "model" / "mine.yaml").write_text(HEADER + "model: {n_heads: 4}\n")
+    model = compose(["model=mine", "ablation=two"]).model
+    assert (model.n_layers, model.expansion, model.causal, model.emb_dim, model.n_heads) == (3, 2.0, False, 4, 4)
+
+
+def test_options_in_folders_of_their_own(here: Path) -> None:
+    """Hydra goes by the group that is chosen from: `model=mine/small` sets keys of `model`."""
+    (here / "conf" / "model" / "mine").mkdir(parents=True)
+    (here / "conf" / "model" / "mine" / "small.yaml").write_text("n_layers: 1\n")
+    add_ablation(here / "conf", "norms/rms", "model: {norm: rmsnorm}\n")
+    model = compose(["model=mine/small", "ablation=norms/rms"]).model
+    assert (model.n_layers, model.norm) == (1, "rmsnorm")
+    add_ablation(here / "conf", "norms/bad", "model: {norm: rmsnorm}\n", header="")
+    assert "its first line must be '# @package _global_'" in refusal("ablation=norms/bad")
+    add_ablation(here / "conf", "norms/more", "defaults:\n  - override /model: tiny\n")
+    assert "line 3: an ablation chooses no presets" in refusal("ablation=norms/more")
+
+
+def test_what_is_said_can_be_typed(here: Path) -> None:
+    said = refusal("model.layers=foo")
+    assert compose([said.split(": ")[2].partition(",")[0]]).model.layers == {"0": {"norm": "identity"}}
+    said = refusal("experiment.baseline=[relu,rmsnorm]")
+    typed = said.rpartition("quotes: ")[2].rstrip(".").strip("'")
+    assert compose([typed, "add_baseline=true"]).experiment.baseline == "[relu,rmsnorm]"
+    assert refusal("gradients=null").endswith("Did you mean probes.gradients?")
+    assert refusal("name=x").endswith("Did you mean experiment.name?")
+
+
+def test_a_missing_mandatory_value_is_named(here: Path) -> None:
+    (here / "conf" / "model").mkdir(parents=True)
+    (here / "conf" / "model" / "open.yaml").write_text("n_layers: ???\n")
+    assert compose(["model=open"]).model.n_layers == 12  # the schema's default stands
+    add_ablation(here / "conf", "asks", "data: {source: string, text: '???'}\n")
+    assert "data.text" in refusal("ablation=asks")
+
+
+def test_hydra_s_own_error_on_request(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(HydraException):
+        compose(["seed=abc"])
+
+
+def test_every_shipped_option_composes(here: Path) -> None:
+    groups = Composer().groups
+    assert set(groups) == {"ablation", "data", "experiment", "model", "probes", "train"}
+    for group in ("model", "train", "ablation", "probes", "experiment"):
+        for option in groups[group]:
+            compose([f"{group}={option}"])

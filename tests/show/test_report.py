@@ -1,0 +1,323 @@
+"""The report as a file: what stands in it without any script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptlab.cli import main
+from gptlab.comparing.assemble import compare
+from gptlab.show.finish import finish_study
+from gptlab.show.formats import printable
+from gptlab.show.report.page import write_report
+from gptlab.show.report.payload import script_json, shared
+from gptlab.show.report.svg import inline
+from gptlab.show.report.verdict_columns import COLUMNS, number, probability, remarks, signed
+from tests.support.hostile import ATTACK, NAMES, make_hostile
+from tests.support.synthetic import BASELINE, TWELVE, Variant, make_study
+from tests.support.trained import make_trained
+
+VOID = {"meta", "img", "input", "br", "hr", "link"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, the text of each table's cells, and what is not closed or appears twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self._table = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.elements.append((tag, found))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self._table = found.get("id") or f"table{len(self.tables)}"
+            self.tables[self._table] = []
+        if tag == "tr":
+            self.tables[self._table].append([])
+        if tag in ("td", "th"):
+            self.tables[self._table][-1].append("")
+        if tag == "script":
+            self.scripts.append((found, ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] = (self.scripts[-1][0], self.scripts[-1][1] + data)
+        if "td" in self.open or "th" in self.open:
+            self.tables[self._table][-1][-1] += ("\n" if self.open[-1] == "small" else "") + data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The page's data."""
+        return next(json.loads(text) for attributes, text in self.scripts if attributes.get("id") == "data")
+
+
+def read(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figures: they take most of the time, and the test is not about them."""
+    monkeypatch.setattr("gptlab.show.report.page.figures", lambda *_: iter(()))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_trained(tmp_path_factory.mktemp("trained"), diverged="relu")
+
+
+@pytest.fixture(scope="module")
+def page(trained: Path) -> Page:
+    return read(write_report(trained))
+
+
+def test_it_is_well_formed_and_every_id_is_there_once(page: Page) -> None:
+    assert (page.wrong, page.open) == ([], [])
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    wanted = {
+        str(attributes[name]).lstrip("#")
+        for _, attributes in page.elements
+        for name in ("href", "xlink:href", "aria-labelledby")
+        if attributes.get(name)
+    }
+    assert wanted <= set(ids)
+
+
+def test_it_asks_no_network_for_anything(page: Page) -> None:
+    policy = next(str(a["content"]) for t, a in page.elements if t == "meta" and a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; ")
+    script = next(text for attributes, text in page.scripts if "id" not in attributes)
+    assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    for tag, attributes in page.elements:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "image", "base", "form"}
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            assert name not in {"src", "srcset", "action", "ping"}
+            if name in ("href", "xlink:href"):
+                assert str(value).startswith("#")
+        assert "url(http" not in str(attributes.get("style"))
+
+
+def test_the_table_says_what_the_comparison_says(page: Page, trained: Path) -> None:
+    comparison = compare([trained])
+    head, *lines = page.tables["verdicts-table"]
+    assert head == [column.header for column in COLUMNS]
+    for row, line in zip(comparison.rows, lines, strict=True):
+        cell = row.cell("loss")
+        told = dict(zip(head, line, strict=True))
+        assert told["variant"] == row.label
+        words = ["baseline" if row.baseline is None else cell.words, *remarks(row, cell)]
+        assert told["verdict"] == "\n".join(words)
+        assert float(told["mean"]) == pytest.approx(cell.mean, rel=1e-4)
+        if cell.low is not None and cell.high is not None and cell.difference is not None:
+            low, high = map(float, told["95% interval"].split(" to "))
+            width = cell.high - cell.low
+            assert (low, high) == pytest.approx((cell.low, cell.high), abs=width / 15)
+            assert float(told["difference"]) == pytest.approx(cell.difference, abs=width / 15)
+
+
+def test_every_digit_is_in_the_data(page: Page, trained: Path) -> None:
+    comparison, data = compare([trained]), page.data
+    for place, row in enumerate(comparison.rows):
+        of = data["seeds"]["of"]
+        seeds = data["seeds"]["distinct"][of[place] if isinstance(of, list) else of]
+        for (name, _), values in row.values.items():
+            stored = data["values"][name][place]
+            found = dict(zip(seeds, stored, strict=True)) if isinstance(stored, list) else dict.fromkeys(values, stored)
+            assert {seed: value for seed, value in found.items() if value is not None} == dict(values)
+
+
+@pytest.mark.usefixtures("plain")
+def test_failures_come_with_their_reasons(page: Page, tmp_path: Path) -> None:
+    rows = [line for table in page.tables.values() for line in table]
+    assert any(line[:4] == ["relu", "5", "diverged", "the loss is not finite at step 1050"] for line in rows)
+    variants = [BASELINE, Variant("a", state="crashed"), Variant("b", state="planned"), TWELVE[-1]]
+    text = write_report(make_study(tmp_path, variants)).read_text(encoding="utf-8")
+    for words in (
+        "result.json is missing",
+        "never started",
+        "is invalid for input of size 98304",
+        "more detail on line",
+    ):
+        assert words in html.unescape(text)
+
+
+@pytest.mark.usefixtures("plain")
+def test_generated_texts_mark_the_first_token_that_differs(tmp_path: Path) -> None:
+    text = write_report(make_study(tmp_path, TWELVE)).read_text(encoding="utf-8")
+    assert '<span class="same"> Feature iman Byeswick</span><mark> stew</mark> argue logger' in text
+    assert "differs from token 5 on; the baseline has \u201cattribute\u201d" in html.unescape(text)
+
+
+def test_changes_and_commands_are_there(page: Page) -> None:
+    rows = [line for table in page.tables.values() for line in table]
+    assert ["rmsnorm", "model.activation", "gelu_tanh", "rmsnorm"] in rows
+
+
+def test_the_same_study_gives_the_same_bytes(tmp_path: Path) -> None:
+    trained = make_trained(tmp_path, ("none", "relu"), (1, 2))
+    assert write_report(trained, tmp_path / "a").read_bytes() == write_report(trained, tmp_path / "b").read_bytes()
+
+
+@pytest.mark.slow
+def test_hostile_names_are_text_everywhere(tmp_path: Path) -> None:
+    folder = make_hostile(tmp_path)
+    path = write_report(folder)
+    page = read(path)
+    assert (page.wrong, page.open) == ([], [])
+    assert len(page.scripts) == 2
+    assert not [
+        tag for tag, attributes in page.elements if tag == "img" or any(name.startswith("on") for name in attributes)
+    ]
+    escaped = [name.encode("utf-8", "backslashreplace").decode() for name in (*NAMES, f"failed {ATTACK}")]
+    assert page.data["labels"] == [printable(name) for name in escaped]
+    shown = {line[0] for line in page.tables["verdicts-table"]}
+    assert {printable(name) for name in escaped[:-1]} <= shown
+    text = path.read_text(encoding="utf-8")
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\u2028]", text)
+    assert "49" not in shown
+    assert not [message for message in page.elements if message[0] == "svg" and "onload" in message[1]]
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_one_run_and_few_seeds(tmp_path: Path, seeds: tuple[int, ...]) -> None:
+    one = read(write_report(make_study(tmp_path / "one", TWELVE[:1], seeds)))
+    assert len(one.tables["verdicts-table"]) == 2
+    two = read(write_report(make_study(tmp_path / "two", TWELVE[:2], seeds)))
+    assert two.tables["verdicts-table"][2][9].startswith("too few seeds")
+
+
+@pytest.mark.usefixtures("plain")
+def test_missing_seeds_are_said_once_above_a_table_of_values(tmp_path: Path) -> None:
+    text = write_report(make_study(tmp_path, TWELVE[:4])).read_text(encoding="utf-8")
+    page, visible = Page(text), html.unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    assert visible.count("One seed: cannot be told from noise.") == 1
+    assert "gptlab experiment=chapter4 seed=123,124,125,126,127" in visible
+    assert 'class="summary"' not in text
+    silent = [a["data-key"] for tag, a in page.elements if tag == "th" and a.get("data-extra") == "always"]
+    assert silent == ["sd", "interval", "p_corrected", "verdict"]
+    assert page.tables["verdicts-table"][2][5] == "+0.0413"
+
+
+@pytest.mark.usefixtures("plain")
+def test_all_that_was_measured_stands_in_the_file_with_its_verdict(tmp_path: Path) -> None:
+    path = write_report(make_study(tmp_path, TWELVE[:4], (1, 2, 3, 4, 5)))
+    page = read(path)
+    table = next(rows for rows in page.tables.values() if rows and "grad norm last\nL2 norm" in rows[0])
+    assert table[0][:3] == ["variant", "grad norm\nL2 norm", "grad norm first\nL2 norm"]
+    assert table[1][0] == "none"
+    assert re.fullmatch(r"x0\.[0-9]+\nclear difference", table[3][1])  # no_shortcut
+    assert not any("seconds" in head for head in table[0])
+    assert page.data["timing"] == ["seconds"]
+    one = write_report(make_study(tmp_path / "one", TWELVE[:4])).read_text(encoding="utf-8")
+    assert "too few" not in re.search(r'<section id="others".*?</section>', one, re.DOTALL)[0]  # type: ignore[index]
+
+
+def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
+    folder = make_study(tmp_path, [Variant("none", state="failed", error="ValueError: no")])
+    assert "ValueError: no" in write_report(folder).read_text(encoding="utf-8")
+
+
+def test_script_json_cannot_end_the_script() -> None:
+    value = {ATTACK: ["<!--", "]]>", "\u2028", "\ud800", 1e300, None]}
+    text = script_json(value)
+    assert not re.search("[<>&\u2028]", text)
+    assert json.loads(text) == {ATTACK: ["<!--", "]]>", "\u2028", "\ud800", 1e300, None]}
+
+
+def test_equal_lists_are_stored_once() -> None:
+    assert shared([(1, 2), (1, 2)]) == {"distinct": [[1, 2]], "of": 0}
+    assert shared([(1, 2), (3,), (1, 2)]) == {"distinct": [[1, 2], [3]], "of": [0, 1, 0]}
+
+
+def test_numbers_are_short_and_never_wrong() -> None:
+    assert [number(v) for v in (None, 0.0, 3.60214, 12345.678, 0.000123456, 1.5e-5, 2e9, float("inf"))] == [
+        "", "0", "3.6021", "12346", "0.00012346", "1.5000e-5", "2.0000e+9", "\u221e",
+    ]  # fmt: skip
+    assert [signed(v) for v in (0.01234, -0.01234, 0.0)] == ["+0.0123", "-0.0123", "0"]
+    assert [probability(v) for v in (1.0, 0.0567, 0.00123, 1e-5, 0.0)] == [
+        "1.00",
+        "0.057",
+        "0.0012",
+        "<0.0001",
+        "<0.0001",
+    ]
+
+
+def test_a_figure_in_the_page_has_its_own_ids_and_the_pages_colours() -> None:
+    source = (
+        '<?xml version="1.0"?><svg xmlns="x" width="1pt" viewBox="0 0 378 99"><metadata>m</metadata><!-- c -->'
+        '<g id="a" style="fill: #1b1b1b; clip-path: url(#b)"><use xlink:href="#a"/><path d="M 1.23456 2"/></g></svg>'
+    )
+    assert inline(source, "p", 'say "x"') == (
+        '<svg viewBox="0 0 378 99" style="max-width: 33.0rem; min-width: min(40rem, 33.0rem)" role="img" '
+        'aria-label="say &quot;x&quot;">'
+        '<g id="p-a" style="fill: var(--figure-ink, #1b1b1b); clip-path: url(#p-b)"><use xlink:href="#p-a"/>'
+        '<path d="M 1.23 2"/></g></svg>'
+    )
+
+
+@pytest.mark.usefixtures("plain")
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_study(tmp_path, TWELVE[:2], (1, 2, 3))
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
+    assert main(["report", str(folder), "-o", str(tmp_path / "x.html"), "--margin", "1%"]) == 0
+    assert "A difference within 1% counts as equivalent" in (tmp_path / "x.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["report"], "name one study's folder"),
+        (["report", "a", "b"], "names 2"),
+        (["report", "no/such"], "there is no folder 'no/such'"),
+        (["report", "--outptu", "x"], "Did you mean '--output'?"),
+        (["report", "x", "-o"], "--output needs a value"),
+    ],
+)
+def test_the_users_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_study(tmp_path, TWELVE[:1])
+    assert main(["report", str(folder), "-o", str(tmp_path / "no" / "x.html")]) == 2
+    assert "cannot write into" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2  # a folder that is no study
+
+
+def test_a_study_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_study(tmp_path, TWELVE[:2])
+    finish_study(folder)
+    assert capsys.readouterr().out.rstrip().endswith(f"Report: {folder / 'report.html'}")
+    own = (folder / "report.html").read_bytes()
+    assert write_report(folder).read_bytes() == own  # from the figures' files, or drawn for it: the same
