@@ -90,12 +90,21 @@ def register_analysis(name: str) -> Callable[[Function], Function]:
         present = _analyses.get(name)
         if present and present.function.__module__ != function.__module__:
             where = present.function.__module__
-            raise ConfigError(f"analysis {name!r} is already registered by {where}; {function.__module__} may not.")
+            raise ConfigError(
+                f"analysis {name!r} is already registered by {where}; {function.__module__} may not.",
+                code="analysis-registered-twice",
+                name=name,
+                where=where,
+            )
         hints = typing.get_type_hints(function)
         parameters = list(inspect.signature(function).parameters.values())[1:]
         for parameter in parameters:
             if parameter.default is parameter.empty:
-                raise ConfigError(f"analysis {name!r}: parameter {parameter.name!r} needs a default: it is an option.")
+                raise ConfigError(
+                    f"analysis {name!r}: parameter {parameter.name!r} needs a default: it is an option.",
+                    code="analysis-option-without-default",
+                    name=name,
+                )
         options = {p.name: (hints.get(p.name, Any), p.default) for p in parameters}
         registry.note(function.__module__)
         _analyses[name] = Analysis(name, function, options, (inspect.getdoc(function) or "").split("\n")[0])
@@ -117,7 +126,11 @@ def check(experiment: ExperimentConfig) -> None:
     if experiment.analysis is not None:
         get(experiment.analysis).checked_options(experiment.options)
     elif experiment.options:
-        raise ConfigError("experiment.options: would be ignored, because experiment.analysis is not set.")
+        raise ConfigError(
+            "experiment.options: would be ignored, because experiment.analysis is not set.",
+            code="options-without-analysis",
+            key="experiment.options",
+        )
 
 
 def describe(experiment: ExperimentConfig) -> str:

@@ -120,7 +120,11 @@ def refuse_taken(present: Component | None, component: Component) -> None:
     """ConfigError when another definition has the name. The same one may come again, as reloading notebooks do."""
     if present and (present.module, present.factory.__qualname__) != (component.module, component.factory.__qualname__):
         raise ConfigError(
-            f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not."
+            f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not.",
+            code="component-registered-twice",
+            slot=present.slot,
+            name=present.name,
+            module=present.module,
         )
     note(component.module)
 
@@ -151,7 +155,10 @@ def describe(
         else:
             raise ConfigError(
                 f"{slot} {name!r}: parameter {parameter.name!r} has no default and is nothing that a {slot} is given. "
-                f"Given are: {', '.join(sorted(offered))}."
+                f"Given are: {', '.join(sorted(offered))}.",
+                code="component-needs-unknown",
+                slot=slot,
+                name=name,
             )
     summary = (inspect.getdoc(factory) or "").split("\n")[0]
     return Component(slot, name, factory, tuple(inputs), tuple(options), summary, factory.__module__, options_key)
@@ -190,7 +197,12 @@ def load_plugins(modules: Iterable[str]) -> None:
         if new and _count == before and not _passes_on(sys.modules[module]):
             _empty[module] = _count
         if _empty.get(module) == _count:  # with more registered since, it may have been mended and loaded again
-            raise ConfigError(f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).")
+            raise ConfigError(
+                f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).",
+                code="plugin-registers-nothing",
+                key="plugins",
+                module=module,
+            )
 
 
 def _passes_on(plugin: ModuleType) -> bool:
@@ -204,11 +216,18 @@ def _import(module: str, where: str) -> None:
     try:
         importlib.import_module(module)
     except GptlabError as error:
-        raise ConfigError(f"{where}: {module}: {error}") from error
+        raise ConfigError(f"{where}: {module}: {error}", code="plugin-refused", where=where, module=module) from error
     except ModuleNotFoundError as error:
         missing = error.name or module
         itself = f"{module}.".startswith(f"{missing}.")  # or the package that it should be in
         hint = "Is its folder on PYTHONPATH?" if itself else f"{module} needs it."
-        raise ConfigError(f"{where}: no module named {missing!r}. {hint}") from error
+        raise ConfigError(
+            f"{where}: no module named {missing!r}. {hint}", code="plugin-not-found", key=where, value=missing
+        ) from error
     except (Exception, SystemExit) as error:  # a script without a main guard may call sys.exit()
-        raise ConfigError(f"{where}: importing {module!r} raised {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{where}: importing {module!r} raised {type(error).__name__}: {error}",
+            code="plugin-raised",
+            where=where,
+            module=module,
+        ) from error

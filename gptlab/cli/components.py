@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError, unknown
 
 HELP = """\
@@ -21,7 +21,7 @@ _PLUGINS = "plugins="
 
 def main(arguments: Sequence[str]) -> int:
     """Print slots and components on stdout."""
-    given = split(arguments)
+    given = Parser().read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -40,7 +40,9 @@ def main(arguments: Sequence[str]) -> int:
 def _plugins(words: Sequence[str]) -> list[str]:
     for word in words:
         if not word.startswith(_PLUGINS):
-            raise ConfigError(f"{word}: only plugins=[MODULE,...] can be set here.")
+            raise ConfigError(
+                f"{word}: only plugins=[MODULE,...] can be set here.", code="components-takes-plugins", value=word
+            )
     listed = ",".join(word.removeprefix(_PLUGINS).strip("[]") for word in words)
     return [name.strip() for name in listed.split(",") if name.strip()]
 

@@ -21,7 +21,7 @@ from gptlab.comparing.comparison import Comparison, Key, Number, Row
 from gptlab.comparing.evidence import Draft, Margin
 from gptlab.comparing.variants import Variant, differences, failures, group, pair
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.store.records import load_sources, parsed_config
 
 COUNTED = ("parameters", "flops_forward_per_token")
@@ -60,14 +60,16 @@ def compare(
     ConfigError for whatever cannot be compared, by name.
     """
     if not paths:
-        raise ConfigError("compare: name a study's folder (gptlab ls lists them).")
+        raise ConfigError("compare: name a study's folder (gptlab ls lists them).", code="compare-names-nothing")
     if by not in (None, "step"):
-        raise ConfigError(f"by={by}: only step.")
+        raise wrong_value("by", by, "only step.", code="by-step-only")
     limit = None if margin is None else Margin.parse(str(margin))
     sources = load_sources(paths, histories=bool(by))
     variants, notes = group(sources)
     if not variants:
-        raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
+        raise ConfigError(
+            f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.", code="compare-no-runs"
+        )
     members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
     primary, more = primary_of(sources)
     names = shown(dict.fromkeys(key[0] for m in members for key in m.values), primary, metrics)

@@ -39,11 +39,11 @@ def run_differences(one: Path, two: Path) -> dict[str, Pairs]:
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
     if not folder.is_dir():
-        raise ConfigError(f"compare: there is no folder {str(folder)!r}.")
+        raise ConfigError(f"compare: there is no folder {str(folder)!r}.", code="diff-no-such-folder")
     try:
         manifest = _flat(load_object(folder / MANIFEST))
     except DamagedError as damage:
-        raise ConfigError(f"compare: {folder} is not a run: {damage}.") from None
+        raise ConfigError(f"compare: {folder} is not a run: {damage}.", code="diff-not-a-run", folder=folder) from None
     try:
         result = load_object(folder / RESULT)
     except DamagedError as damage:
@@ -75,4 +75,6 @@ def _config(folder: Path) -> dict[str, Any]:
         content = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
         return flatten(content or {})
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise ConfigError(f"compare: {folder / CONFIG} cannot be read ({type(error).__name__}).") from None
+        raise ConfigError(
+            f"compare: {folder / CONFIG} cannot be read ({type(error).__name__}).", code="diff-config-unreadable"
+        ) from None

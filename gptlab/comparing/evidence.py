@@ -9,7 +9,7 @@ from typing import Any
 
 from gptlab.comparing import statistics as stats
 from gptlab.comparing.comparison import BETTER, DIFFERENT, EQUIVALENT, NOT_COMPARABLE, TOO_FEW, UNCLEAR, WORSE, Cell
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.metrics import Metric
 
 CONFIRMED_FROM = 5  # pairs: with fewer, a finding is marked exploratory
@@ -36,8 +36,11 @@ class Margin:
         except ValueError:
             size = math.nan
         if not (math.isfinite(size) and size > 0):
-            raise ConfigError(
-                f"margin={text}: must be a positive number (in the metric's unit) or a percentage: 0.01, 1%."
+            raise wrong_value(
+                "margin",
+                text,
+                "must be a positive number (in the metric's unit) or a percentage: 0.01, 1%.",
+                code="margin-not-positive",
             )
         relative = number.endswith("%")
         return cls(number, size / 100 if relative else size, relative)
@@ -46,7 +49,13 @@ class Margin:
         """Lowest and highest difference that do not matter; in logarithms for a metric that is compared by ratios."""
         if metric.kind == "positive_scale":
             if not self.relative:
-                raise ConfigError(f"margin={self.text}: {metric.name} is compared by ratios. Give a percentage: 5%.")
+                raise wrong_value(
+                    "margin",
+                    self.text,
+                    f"{metric.name} is compared by ratios. Give a percentage: 5%.",
+                    code="margin-needs-percentage",
+                    name=metric.name,
+                )
             return -math.log1p(self.size), math.log1p(self.size)
         size = self.size * abs(baseline) if self.relative else self.size
         return -size, size

@@ -40,18 +40,28 @@ def check_key(
     """
     key, text = override.key_or_group, (override.input_line or "").lstrip("+")
     if not key:
-        raise ConfigError(f"{text}: an override is KEY=VALUE, and this has no key.")
+        raise ConfigError(
+            f"{text}: an override is KEY=VALUE, and this has no key.", code="override-without-key", override=text
+        )
     if key.partition("/")[0].partition(".")[0] == "hydra":
         hint = next((hint for start, hint in _HYDRA_HINTS.items() if key.startswith(start)), "")
         raise ConfigError(
-            f"{text}: gptlab starts its runs itself, so this setting of Hydra has no effect. {hint}".rstrip()
+            f"{text}: gptlab starts its runs itself, so this setting of Hydra has no effect. {hint}".rstrip(),
+            code="hydra-setting",
+            override=text,
         )
     if override.is_delete():
-        raise ConfigError(f"{text}: a key cannot be removed. Set it to another value or to null.")
+        raise ConfigError(
+            f"{text}: a key cannot be removed. Set it to another value or to null.", code="key-removed", override=text
+        )
     if override.package is not None:
-        raise ConfigError(f"{text}: a group has its own place in the config. Write {key}={override.value()}.")
+        raise ConfigError(
+            f"{text}: a group has its own place in the config. Write {key}={override.value()}.",
+            code="group-with-package",
+            override=text,
+        )
     if override.is_add() and not override.is_force_add() and not key.startswith(_FREE_FORM) and _exists(key, groups):
-        raise ConfigError(f"+{text}: the key is there already. Write {text}.")
+        raise ConfigError(f"+{text}: the key is there already. Write {text}.", code="key-added-twice", override=text)
     if key in groups:
         _check_choice(override, text)
         if not override.is_sweep_override() and not isinstance(override.value(), dict):
@@ -77,7 +87,12 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     places = dict.fromkeys(tuple(key.split(".")[:2]) for key in flatten(Config()))
     below = [".".join(place) for place in places if place[1:] == (part,)]
     if alone and below:
-        return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
+        return ConfigError(
+            f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?",
+            code="key-stands-deeper",
+            override=text,
+            part=part,
+        )
     return unknown(text, part, names, KEYS)
 
 
@@ -89,15 +104,21 @@ def _check_choice(override: Override, text: str) -> None:
     key, value = override.key_or_group, override.value()
     if value is None or isinstance(value, dict) and key == "ablation":
         said = "null" if value is None else "a set of values"
-        raise ConfigError(f"{text}: a group needs one of its options; {said} is none of them.")
+        raise ConfigError(
+            f"{text}: a group needs one of its options; {said} is none of them.",
+            code="group-without-option",
+            override=text,
+        )
     if isinstance(value, list):
         if key != "ablation":
             raise ConfigError(
-                f"{text}: only ablations stack. Choose one, or write a sweep: {key}={','.join(map(str, value))}."
+                f"{text}: only ablations stack. Choose one, or write a sweep: {key}={','.join(map(str, value))}.",
+                code="only-ablations-stack",
+                override=text,
             )
         twice = next((name for name in value if value.count(name) > 1), None)
         if twice:
-            raise ConfigError(f"{text}: {twice} is given twice.")
+            raise ConfigError(f"{text}: {twice} is given twice.", code="ablation-twice", override=text, twice=twice)
 
 
 def sets_values(override: Override) -> bool:
@@ -160,7 +181,12 @@ def needs_equals(text: str, known: Mapping[str, Collection[str]]) -> ConfigError
     """The error for a word that is no KEY=VALUE, with the group in which such an option exists."""
     for group, options in known.items():
         if text in options:
-            return ConfigError(f"{text!r}: an override is KEY=VALUE. Did you mean {group}={text}?")
+            return ConfigError(
+                f"{text!r}: an override is KEY=VALUE. Did you mean {group}={text}?",
+                code="option-without-group",
+                override=text,
+                group=group,
+            )
     match = closest(text, [f"{group}={option}" for group, options in known.items() for option in options])
     hint = f" Did you mean {match}?" if match else ""
-    return ConfigError(f"{text!r}: an override is KEY=VALUE.{hint}")
+    return ConfigError(f"{text!r}: an override is KEY=VALUE.{hint}", code="override-without-value", override=text)

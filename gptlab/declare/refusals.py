@@ -35,17 +35,14 @@ def of_override(place: str, error: OmegaConfBaseException) -> ConfigError:
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)):
         found = unknown_key(key)
         return found.reworded(f"{place}: {found}") if place else found
-    given, equals, _ = place.lstrip("+").partition("=")
-    key = given if equals else key
-    kind = kind_of(key.partition("[")[0])
+    given, equals, value = place.lstrip("+").partition("=")
+    kind = kind_of(given.partition("[")[0]) if equals else None
     if kind is None:
         return ConfigError(f"{place or key}: cannot be used here.", code="override-cannot-be-used", key=key)
     expected = f"must be {words(kind)}."
-    value = place.partition("=")[2]
     if words(kind).startswith("text") and value[:1] in ("[", "{"):
-        expected += f" Text that has brackets goes in quotes: {quoted(key, value)}"
-    said = f"{place.lstrip('+') or key}: {expected}"
-    return ConfigError(said, code="wrong-type", key=key, value=value, expected=words(kind))
+        expected += f" Text that has brackets goes in quotes: {quoted(given, value)}"
+    return wrong_value(given, value, expected, code="wrong-type", expected=words(kind))
 
 
 def unknown_key(full_key: str) -> ConfigError:

@@ -35,7 +35,10 @@ def rerun(run: Path, target: Path) -> Repetition:
     """Execute the config recorded in `run` again, in `target`. GptlabError when there is no such record."""
     state = state_of(run)
     if state.name not in ("finished", "diverged"):
-        raise GptlabError(f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip())
+        raise GptlabError(
+            f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip(),
+            code="rerun-not-finished",
+        )
     config = replace(load_config(run), threads=int(state.result.get("threads") or 1))
     context = [f"changed since: {text}" for text in changes(state.result.get("code") or {}, config.plugins)]
     if identity(config) != state.result.get("id"):
@@ -95,7 +98,7 @@ def _cells(path: Path) -> dict[str, Any]:
         else:
             rows = [files.read_json(path)]
     except (OSError, ValueError) as error:
-        raise GptlabError(f"{path}: cannot be read ({error}).") from error
+        raise GptlabError(f"{path}: cannot be read ({error}).", code="rerun-unreadable", path=path) from error
     cells = {}
     for number, row in enumerate(rows, start=1):
         for key, value in row.items():

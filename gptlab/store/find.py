@@ -49,7 +49,12 @@ def find_run(word: str, output_dir: Path) -> Path:
     if path.is_dir():
         return _refuse_no_run(path)
     if path.is_file():
-        raise GptlabError(f"{word}: is a file, and a run is a folder. Its folder is {path.parent}.")
+        raise GptlabError(
+            f"{word}: is a file, and a run is a folder. Its folder is {path.parent}.",
+            code="run-is-a-file",
+            word=word,
+            parent=path.parent,
+        )
     found: dict[str, Path] = {}
     if word and all(digit in "0123456789abcdef" for digit in word):
         for folder in find_runs(output_dir):
@@ -59,20 +64,38 @@ def find_run(word: str, output_dir: Path) -> Path:
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        raise GptlabError(f"{word}: more than one run begins so: {', '.join(sorted(known[:12] for known in found))}.")
-    raise GptlabError(f"{word}: no run folder, and no run in {output_dir} has an id that begins so.")
+        raise GptlabError(
+            f"{word}: more than one run begins so: {', '.join(sorted(known[:12] for known in found))}.",
+            code="run-ambiguous",
+            word=word,
+        )
+    raise GptlabError(
+        f"{word}: no run folder, and no run in {output_dir} has an id that begins so.",
+        code="run-not-found",
+        word=word,
+        output_dir=output_dir,
+    )
 
 
 def _refuse_no_run(folder: Path) -> Path:
     """The folder itself. GptlabError, with what was expected, when it is no run."""
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise GptlabError(f"{folder}: cannot be read (Permission denied).")
+        raise GptlabError(f"{folder}: cannot be read (Permission denied).", code="run-not-readable", folder=folder)
     if is_run(folder):
         return folder
     inside = next(find_runs(folder), None)
     if inside:
-        raise GptlabError(f"{folder}: is no run, but holds runs, such as {inside}. Name one of them.")
-    raise GptlabError(f"{folder}: is no run: a run's folder has {', '.join(_SIGNS)}. `gptlab ls` lists the runs.")
+        raise GptlabError(
+            f"{folder}: is no run, but holds runs, such as {inside}. Name one of them.",
+            code="run-is-a-study",
+            folder=folder,
+            inside=inside,
+        )
+    raise GptlabError(
+        f"{folder}: is no run: a run's folder has {', '.join(_SIGNS)}. `gptlab ls` lists the runs.",
+        code="not-a-run",
+        folder=folder,
+    )
 
 
 def recorded_id(folder: Path) -> str:
@@ -91,7 +114,7 @@ def stored_config(folder: Path) -> dict[str, Any]:
     try:
         plain = OmegaConf.to_container(_read(folder), resolve=True)
     except OmegaConfBaseException as error:
-        raise GptlabError(f"{folder / CONFIG}: {reason(error)}.") from error
+        raise GptlabError(f"{folder / CONFIG}: {reason(error)}.", code="config-unreadable") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
@@ -112,7 +135,7 @@ def _read(folder: Path) -> DictConfig:
     try:
         found = OmegaConf.load(path)
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise GptlabError(f"{path}: {reason(error)}.") from error
+        raise GptlabError(f"{path}: {reason(error)}.", code="file-not-readable", path=path) from error
     if not isinstance(found, DictConfig):
-        raise GptlabError(f"{path}: not a config.")
+        raise GptlabError(f"{path}: not a config.", code="not-a-config", path=path)
     return found

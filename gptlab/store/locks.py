@@ -100,7 +100,9 @@ def _take(folder: Path) -> None:
         if other or not files.create(folder / LOCK, _own()):
             raise BusyError(
                 f"{folder.name} is being written by {other or 'another process'}. "
-                f"If that one is gone, remove {folder / LOCK}."
+                f"If that one is gone, remove {folder / LOCK}.",
+                code="run-is-busy",
+                name=folder.name,
             )
     _held.add(_key(folder))
 

@@ -90,25 +90,44 @@ def load(folder: Path, identity: str) -> Checkpoint:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         known = meta.pop("sha256_meta", None)
     except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder.name}: meta.json cannot be read: {error}") from error
+        raise CheckpointError(
+            f"{folder.name}: meta.json cannot be read: {error}", code="checkpoint-meta-unreadable", name=folder.name
+        ) from error
     if known != _of_text(meta):
-        raise CheckpointError(f"{folder.name}: meta.json does not match its checksum: it is damaged")
+        raise CheckpointError(
+            f"{folder.name}: meta.json does not match its checksum: it is damaged",
+            code="checkpoint-meta-damaged",
+            name=folder.name,
+        )
     if meta["schema"] != SCHEMA:
-        raise CheckpointError(f"{folder.name}: has format {meta['schema']}; this version reads {SCHEMA}")
+        raise CheckpointError(
+            f"{folder.name}: has format {meta['schema']}; this version reads {SCHEMA}",
+            code="checkpoint-format",
+            name=folder.name,
+            schema=SCHEMA,
+        )
     if meta["id"] != identity:
         raise CheckpointError(
-            f"{folder.name}: belongs to another variant or seed ({meta['id'][:8]}, not {identity[:8]})"
+            f"{folder.name}: belongs to another variant or seed ({meta['id'][:8]}, not {identity[:8]})",
+            code="checkpoint-of-another",
+            name=folder.name,
         )
     for name, sha256 in meta["sha256"].items():
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder.name}: {name} is missing")
+            raise CheckpointError(f"{folder.name}: {name} is missing", code="checkpoint-file-missing", name=folder.name)
         if _sha256(folder / name) != sha256:
-            raise CheckpointError(f"{folder.name}: {name} does not match its checksum: it is damaged")
+            raise CheckpointError(
+                f"{folder.name}: {name} does not match its checksum: it is damaged",
+                code="checkpoint-file-damaged",
+                name=folder.name,
+            )
     try:
         weights = load_file(folder / "model.safetensors")
         optimizers = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, OSError, EOFError) as error:
-        raise CheckpointError(f"{folder.name}: cannot be read: {error}") from error
+        raise CheckpointError(
+            f"{folder.name}: cannot be read: {error}", code="checkpoint-unreadable", name=folder.name
+        ) from error
     return Checkpoint(int(meta["step"]), weights, optimizers, meta["progress"])
 
 
@@ -148,7 +167,9 @@ def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     shapes, saved = ({name: tensor.shape for name, tensor in named.items()} for named in (own, weights))
     odd = [name for name in shapes.keys() | saved.keys() if shapes.get(name) != saved.get(name)]
     if odd:
-        raise CheckpointError(f"the weights are another model's: {', '.join(sorted(odd)[:3])}")
+        raise CheckpointError(
+            f"the weights are another model's: {', '.join(sorted(odd)[:3])}", code="checkpoint-weights-of-another"
+        )
     for name, tensor in own.items():
         tensor.copy_(weights[name])
 
