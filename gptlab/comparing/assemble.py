@@ -19,10 +19,10 @@ from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import Findings, check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row
 from gptlab.comparing.evidence import Draft, Margin
-from gptlab.comparing.variants import Variant, differences, failures, group, pair
+from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError
-from gptlab.store.records import load_sources, parsed_config
+from gptlab.store.records import Source, load_sources, parsed_config
 
 COUNTED = ("parameters", "flops_forward_per_token")
 LOST = {"failed": "n_failed", "diverged": "n_diverged"}
@@ -64,15 +64,38 @@ def compare(
     if by not in (None, "step"):
         raise ConfigError(f"by={by}: only step.")
     limit = None if margin is None else Margin.parse(str(margin))
-    sources = load_sources(paths, histories=bool(by))
+    return compare_sources(load_sources(paths, histories=bool(by)), baseline, metrics, by, limit)
+
+
+def against(comparison: Comparison, baseline: str) -> Comparison:
+    """The same runs with the variant called `baseline` as everybody's baseline, in the primary metric alone."""
+    limit = Margin.parse(comparison.margin) if comparison.margin else None
+    return compare_sources(comparison.sources, baseline, [comparison.primary_metric], None, limit, alone=True)
+
+
+def compare_sources(
+    sources: Sequence[Source],
+    baseline: str | None,
+    metrics: Sequence[str],
+    by: str | None,
+    limit: Margin | None,
+    *,
+    alone: bool = False,
+) -> Comparison:
+    """See `compare`; the runs have been read. `alone`: nothing but `metrics` is looked at."""
     variants, notes = group(sources)
     if not variants:
         raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
     members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
     primary, more = primary_of(sources)
-    names = shown(dict.fromkeys(key[0] for m in members for key in m.values), primary, metrics)
+    measured = dict.fromkeys(key[0] for m in members for key in m.values)
+    names = tuple(metrics) if alone else shown(measured, primary, metrics)
     for m in members:  # what is not shown weighs nothing in the correction of what is
-        m.values = {key: values for key, values in m.values.items() if key[0] in names or not on_request(key[0])}
+        m.values = {
+            key: values
+            for key, values in m.values.items()
+            if key[0] in names or (key[0] in COUNTED if alone else not on_request(key[0]))
+        }
     steps: tuple[int, ...] = ()
     stepped: tuple[str, ...] = ()
     if by:
@@ -100,6 +123,7 @@ def compare(
         margin=limit.text if limit else "",
         warnings=(*more, *cautions.warnings(sources, rows, primary)),
         notes=tuple(notes),
+        sources=tuple(sources),
     )
 
 
@@ -144,6 +168,8 @@ def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
     planned = [r.run.delta for r in own.runs.values() if r.run.baseline_id in ids and r.run.delta]
     if planned:
         return planned[0]
+    if (known := planned_differences(own, base)) is not None:
+        return known
     configs = [next(filter(None, (parsed_config(r.folder) for r in v.runs.values())), {}) for v in (base, own)]
     return differences(*configs) if all(configs) else {}
 

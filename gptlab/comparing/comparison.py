@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gptlab.store.records import Record
+    from gptlab.store.records import Record, Source
     from gptlab.store.study import Study
 
 BETTER, WORSE = "better", "worse"
@@ -70,6 +70,12 @@ class Cell:
     bold: bool = False  # better, after correction, and nothing to be said against it
 
     @property
+    def note(self) -> str:
+        """What limits the verdict: `exploratory; on 4 of 5 seeds`."""
+        reason = "" if self.verdict == NOT_COMPARABLE else self.reason
+        return "; ".join(filter(None, ("exploratory" if self.exploratory else "", reason)))
+
+    @property
     def words(self) -> str:
         """The verdict as a table shows it: `too few seeds`, `not comparable (other data)`, `better (exploratory)`."""
         if not self.verdict:
@@ -114,6 +120,13 @@ class Row:
         return self.cells.get((metric, step)) or Cell(metric, step, reason="not measured")
 
     @property
+    def seeds(self) -> str:
+        """`5 of 5`, or `3 of 5: 1 failed, 1 diverged`."""
+        lost = ((self.n_failed, "failed"), (self.n_diverged, "diverged"), (self.n_missing, "missing"))
+        words = ", ".join(f"{number} {word}" for number, word in lost if number)
+        return f"{self.n_finished} of {self.n_planned}" + (f": {words}" if words else "")
+
+    @property
     def parameters_percent(self) -> float | None:
         """Parameters against the baseline's, in percent."""
         return percent(self.parameters_difference, self.parameters)
@@ -142,6 +155,7 @@ class Comparison:
     margin: str = ""  # as given: `0.01` in the primary metric's unit, or `1%`
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = field(repr=False, default=())  # what was read: for a look with another baseline
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -170,14 +184,11 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """The comparison as a tidy table: one line per variant, metric and step, with all the numbers of its cell."""
-        from gptlab.show.exports import tidy_frame
+        import pandas as pd
 
-        return tidy_frame(self)
+        from gptlab.comparing.tidy import records
 
-    def _repr_html_(self) -> str:
-        from gptlab.show.exports import export
-
-        return export(self, "html")
+        return pd.DataFrame(list(records(self)))
 
     @cached_property
     def studies(self) -> tuple[Study, ...]:
