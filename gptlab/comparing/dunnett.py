@@ -1,8 +1,8 @@
 """Few seeds, many variants: one spread for all of them, and Dunnett's test of many against one (`--pooled`).
 
-Every pair alone estimates its noise from n - 1 differences. Where all arms are equally noisy, what is left of all values
-after taking off each arm's mean and each seed's mean estimates the same noise from (arms - 1)(n - 1) of them: with five
-seeds and six arms 20 degrees of freedom in place of 4. Dunnett (1955) knows that all differences share their baseline.
+Every pair alone estimates its noise from n - 1 differences. Where all arms are equally noisy, what is left of all
+values without the mean of their arm and of their seed estimates the same noise from (arms - 1)(n - 1) of them: with
+five seeds and six arms 20 degrees of freedom in place of 4. Dunnett (1955) knows that all differences share a baseline.
 """
 
 from __future__ import annotations

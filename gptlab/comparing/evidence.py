@@ -124,7 +124,7 @@ def _verdict(cell: Cell, metric: Metric) -> str:
 
 
 def _with_power(cell: Cell, size: int) -> Cell:
-    """What these seeds could have found, and how many it takes, at the level that the correction leaves to this test."""
+    """What these seeds could have found, and how many it takes, at the level that the correction left to this test."""
     if cell.spread is None or cell.effect is None or cell.p is None:
         return cell
     level = stats.ALPHA / size
@@ -150,9 +150,7 @@ def _counted(cell: Cell, pairs: int, base: Values) -> Cell:
     return replace(cell, difference=difference, relative=100 * difference / before if before else None)
 
 
-def _paired(
-    cell: Cell, metric: Metric, mine: Sequence[float], its: Sequence[float]
-) -> tuple[Cell, list[float]]:
+def _paired(cell: Cell, metric: Metric, mine: Sequence[float], its: Sequence[float]) -> tuple[Cell, list[float]]:
     """The cell with its difference and its test, and the paired differences (in logarithms for a ratio)."""
     n, ratio = len(mine), metric.kind == "positive_scale"
     if ratio:
@@ -180,10 +178,10 @@ def _paired(
 def _with_test(cell: Cell, differences: Sequence[float], size: float) -> Cell:
     """Interval and p, or words in place of them. `size`: of the numbers, for what float32 can resolve in them."""
     n, ratio = len(differences), cell.scale == "ratio"
-    if TO_COME in cell.lost and cell.expected >= INTERVAL_FROM:
-        cell = replace(cell, verdict=UNFINISHED, reason="")
-    elif n < INTERVAL_FROM:
+    if n < INTERVAL_FROM:
         cell = replace(cell, verdict=TOO_FEW, reason=_join(ONE_SEED if n == 1 else TWO_SEEDS, cell.reason))
+    elif TO_COME in cell.lost:
+        cell = replace(cell, verdict=UNFINISHED, reason="")
     if n == 2:
         low, high = _back(min(differences), ratio), _back(max(differences), ratio)
         return replace(cell, low=low, high=high, interval="range")

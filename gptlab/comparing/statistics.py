@@ -62,8 +62,13 @@ def paired(differences: Sequence[float]) -> Paired:
 
 def equivalence(middle: float, spread: float, n: int, low: float, high: float) -> float:
     """p of the two one-sided t tests that the true mean difference lies between `low` and `high`."""
-    error, stdtr = spread / math.sqrt(n), _special().stdtr
-    return float(max(stdtr(n - 1, -(middle - low) / error), stdtr(n - 1, (middle - high) / error)))
+    return equivalence_by(middle, spread / math.sqrt(n), n - 1, low, high)
+
+
+def equivalence_by(middle: float, error: float, df: int, low: float, high: float) -> float:
+    """The same, from a standard error with `df` degrees of freedom."""
+    stdtr = _special().stdtr
+    return float(max(stdtr(df, -(middle - low) / error), stdtr(df, (middle - high) / error)))
 
 
 @functools.cache
