@@ -23,8 +23,8 @@ def too_few(comparison: Comparison) -> str:
 def more_seeds(comparison: Comparison) -> str:
     """The study's command with as many seeds as a finding takes; what is there stays, and is not run again.
 
-    Planned runs that failed or are missing count among these seeds, since the command runs them. Diverged ones without a
-    number do not: they would diverge again.
+    Planned runs that failed or are missing count among these seeds, since the command runs them. Diverged ones
+    without a number do not: they would diverge again.
     """
     seeds = sorted({seed for row in comparison.rows for seed in row.runs})
     after = max(seeds, default=0)

@@ -183,12 +183,17 @@ class Comparison:
     @cached_property
     def most_pairs(self) -> int:
         """Seeds that a variant shares with its baseline, at the most, over all that is compared."""
-        return max((cell.pairs for row in self.rows for cell in row.cells.values() if cell.verdict), default=0)
+        return max((cell.pairs for cell in self._shown if cell.verdict), default=0)
 
     @cached_property
     def has_too_few(self) -> bool:
         """Whether some difference lacks nothing but seeds."""
-        return any(cell.verdict == TOO_FEW for row in self.rows for cell in row.cells.values())
+        return any(cell.verdict == TOO_FEW for cell in self._shown)
+
+    @property
+    def _shown(self) -> list[Cell]:
+        names = {*self.metrics, *self.step_metrics}
+        return [cell for row in self.rows for (name, _), cell in row.cells.items() if name in names]
 
     def row(self, label: str) -> Row:
         """The row called `label`. KeyError when there is none."""
