@@ -115,6 +115,7 @@ def compare(
     metric: str | Sequence[str] = (),
     by: str | None = None,
     margin: str | float | None = None,
+    pooled: bool = False,
 ) -> PresentedComparison:
     """What `gptlab compare` shows, for studies or single runs: `.frame()` is the table, `.rows` its evidence.
 
@@ -126,5 +127,5 @@ def compare(
     from gptlab.show.presented import PresentedComparison
 
     metrics = [metric] if isinstance(metric, str) else list(metric)
-    found = compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin)
+    found = compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin, pooled=pooled)
     return PresentedComparison.of(found)

@@ -14,9 +14,9 @@ OF_ROW = (
     "parameters_difference", "parameters_percent", "flops", "flops_difference", "flops_percent",
 )  # fmt: skip
 OF_CELL = (
-    "n", "mean", "sd", "half_width", "pairs", "scale", "difference", "relative", "low", "high", "interval", "p",
-    "p_corrected", "p_sign_flip", "p_equivalence", "wins", "noise_units", "effect", "correlation", "detectable",
-    "n_needed", "verdict", "note", "exploratory",
+    "n", "mean", "sd", "half_width", "pairs", "expected", "scale", "difference", "relative", "low", "high", "interval",
+    "p", "p_corrected", "p_sign_flip", "p_equivalence", "wins", "noise_units", "spread", "effect", "correlation",
+    "detectable", "n_needed", "verdict", "note", "exploratory",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gptlab.comparing.advice import remainder
-from gptlab.comparing.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Row
+from gptlab.comparing.comparison import TOO_FEW, Cell, Row
 from gptlab.comparing.which_metrics import declared
 from gptlab.show import formats
 from gptlab.store.study import describe_change
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A value and how it is written. `verdict`: its word, where the entry is a difference that stands by itself."""
+    """A value and how it is written. `verdict`: the word that decides its looks."""
 
     value: Value
     text: str
@@ -170,7 +170,8 @@ def _interval(cell: Cell, places: int, said: bool) -> Entry:
 def _verdict(cell: Cell, places: int, said: bool) -> Entry:
     if said and cell.verdict == TOO_FEW:
         return Entry(cell.verdict, "")
-    return _text(cell.words if cell.verdict == NOT_COMPARABLE else cell.verdict, cell.bold)
+    text = printable(cell.said)
+    return Entry(text, text, cell.bold, cell.verdict)
 
 
 def _note(cell: Cell, places: int, said: bool) -> Entry:

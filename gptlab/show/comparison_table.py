@@ -159,5 +159,5 @@ def _column(table: Table, place: int) -> Shown:
 
 def _text(column: Column, entry: Entry) -> Text:
     if column.kind == "text":
-        return Text(entry.text.replace("; ", "\n"), STYLES.get(entry.text, ""))
+        return Text(entry.text.replace("; ", "\n"), STYLES.get(entry.verdict, ""))
     return Text(entry.text, justify="right")

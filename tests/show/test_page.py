@@ -136,7 +136,7 @@ def test_another_baseline_and_another_metric(page: Browser, trained: tuple[Path,
     expected = compare([trained[0]], baseline="rmsnorm")
     assert column(page, "variant")[0] == "rmsnorm"
     assert dict(zip(column(page, "variant"), column(page, "verdict"), strict=True)) == {
-        row.label: row.cell("loss").verdict for row in expected.rows
+        row.label: row.cell("loss").said for row in expected.rows
     }
     changes = dict(zip(column(page, "variant"), column(page, "changed"), strict=True))
     assert changes["rmsnorm"] == "(baseline)"

@@ -134,7 +134,7 @@ def test_the_table_says_what_the_comparison_says(page: Page, trained: Path) -> N
         cell = row.cell("loss")
         told = dict(zip(head, line, strict=True))
         assert told["variant"] == row.label
-        assert told["verdict"] == "\n".join([cell.verdict, *below])
+        assert told["verdict"] == "\n".join([cell.said, *below])
         assert told["changed"] == "(baseline)" or row.baseline
         assert float(told["mean"]) == pytest.approx(cell.mean, rel=1e-4)
         if cell.low is not None and cell.high is not None and cell.difference is not None:
