@@ -25,6 +25,7 @@ from gptlab.declare import sources
 from gptlab.declare.overrides import ablations, check_key, label, needs_equals, normalised, sets_values, settings
 from gptlab.declare.problems import OPTIONS, translated
 from gptlab.declare.repository import CheckedRepository, refuse_short_ending
+from gptlab.declare.sweep_functions import SweepFunctions, written
 from gptlab.errors import ConfigError, unknown
 
 HYDRA_BASE = "1.3"
@@ -81,7 +82,7 @@ class Composer:
             if "=" not in text and not text.startswith("~"):
                 raise needs_equals(text, self.groups)
             with _hydra_base(), translated(text):
-                parsed += OverridesParser.create(config_loader=self._loader).parse_overrides([text])
+                parsed += OverridesParser(SweepFunctions(), self._loader).parse_overrides([text])
             check_key(parsed[-1], self.groups, self._refuse_missing)
         _refuse_repeats(parsed)
         return parsed
@@ -119,7 +120,7 @@ class Composer:
     def sweep_values(self, override: Override) -> list[str]:
         """The values of a finite sweep as text. A glob is looked up among the options of its group."""
         with _hydra_base(), translated(str(override.input_line)):
-            return [str(value) for value in override.sweep_string_iterator()]
+            return [written(value) for value in override.sweep_iterator()]
 
     def ablation_keys(self, name: str) -> dict[str, Any]:
         """Dotted key -> value, as the file of this ablation sets them."""

@@ -10,6 +10,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, flatten
+from gptlab.declare.texts import as_typed, refuse_unquoted
 from gptlab.errors import ConfigError, closest, unknown
 from gptlab.values import KEYS, kind_of, must_be
 
@@ -27,8 +28,8 @@ _HYDRA_HINTS = {
 
 
 def normalised(overrides: Iterable[str]) -> list[str]:
-    """Overrides as Hydra wants them: options of components and data, and settings per layer, are new keys, `++`."""
-    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in overrides]
+    """Overrides as Hydra wants them: text in quotes; options, and settings per layer, are new keys, `++`."""
+    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in map(as_typed, overrides)]
 
 
 def check_key(
@@ -52,12 +53,20 @@ def check_key(
         raise ConfigError(f"{text}: a group has its own place in the config. Write {key}={override.value()}.")
     if override.is_add() and not override.is_force_add() and not key.startswith(_FREE_FORM) and _exists(key, groups):
         raise ConfigError(f"+{text}: the key is there already. Write {text}.")
+    if sets_values(override):
+        _check_braces(override)
     if key in groups:
         _check_choice(override, text)
         if not override.is_sweep_override() and not isinstance(override.value(), dict):
             value = override.value()
             refuse_missing(text, key, [str(name) for name in (value if isinstance(value, list) else [value])])
         return
+    _check_place(override, groups, text)
+
+
+def _check_place(override: Override, groups: Collection[str], text: str) -> None:
+    """The key is one of the schema's, or inside of something that the schema leaves open."""
+    key = override.key_or_group
     node: Any = Config()
     parts = key.split(".")
     for depth, part in enumerate(parts):
@@ -79,6 +88,12 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     if alone and below:
         return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
     return unknown(text, part, names, KEYS)
+
+
+def _check_braces(override: Override) -> None:
+    value = override.value()
+    for given in value.list if isinstance(value, ChoiceSweep) else [value]:
+        refuse_unquoted(override.key_or_group, given)  # type: ignore[arg-type]
 
 
 def _exists(key: str, groups: Collection[str]) -> bool:
@@ -127,7 +142,7 @@ def settings(parsed: Iterable[Override]) -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= {f"{key}.{inner}": str(v) for inner, v in flatten(dict(value)).items()}
         else:
-            found[key] = str(override.get_value_element_as_str()).strip("'\"")
+            found[key] = value if isinstance(value, str) else str(override.get_value_element_as_str())
     return found
 
 
