@@ -1,7 +1,7 @@
 """What other libraries, and the book's exercises, call the keys and values of gptlab: meaning goes before spelling.
 
-From nanoGPT, transformers (its configs and TrainingArguments), litgpt and x-transformers, and from papers. A name stands
-here with the key, or with the line KEY=VALUE, that says the same.
+From nanoGPT, transformers (its configs and TrainingArguments), litgpt, x-transformers and papers. A name stands here
+with the key, or with the line KEY=VALUE, that says the same.
 """
 
 from __future__ import annotations
@@ -164,4 +164,4 @@ VALUES = {
 }
 
 # Settings of other libraries that have no counterpart, and look like a key of gptlab that means something else.
-NOWHERE = frozenset("num_memory_tokens".split())
+NOWHERE = frozenset(["num_memory_tokens"])

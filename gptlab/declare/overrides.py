@@ -11,8 +11,8 @@ from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, flatten
 from gptlab.declare.texts import as_typed, refuse_unquoted
-from gptlab.errors import ConfigError, closest, unknown
-from gptlab.values import KEYS, kind_of, must_be
+from gptlab.errors import ConfigError
+from gptlab.values import kind_of, must_be, unknown_key
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
@@ -87,7 +87,7 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     below = [".".join(place) for place in places if place[1:] == (part,)]
     if alone and below:
         return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
-    return unknown(text, part, names, KEYS)
+    return unknown_key(text, part, names, text.partition("=")[2])
 
 
 def _check_braces(override: Override) -> None:
@@ -169,13 +169,3 @@ def short_key(key: str) -> str:
 def slug(text: str, limit: int = 80) -> str:
     """`text` as part of a file name: letters, digits and `._+=-` only, at most `limit` characters."""
     return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text).strip("-.")[:limit].rstrip("-.") or "run"
-
-
-def needs_equals(text: str, known: Mapping[str, Collection[str]]) -> ConfigError:
-    """The error for a word that is no KEY=VALUE, with the group in which such an option exists."""
-    for group, options in known.items():
-        if text in options:
-            return ConfigError(f"{text!r}: an override is KEY=VALUE. Did you mean {group}={text}?")
-    match = closest(text, [f"{group}={option}" for group, options in known.items() for option in options])
-    hint = f" Did you mean {match}?" if match else ""
-    return ConfigError(f"{text!r}: an override is KEY=VALUE.{hint}")
