@@ -110,6 +110,11 @@ class ModelConfig:
 
     drop_feed_forward: float | None = _key(None, low=0.0, high=1.0)  # None: 0, as in the book
 
+    # Sizes as numbers of their own; None: from the others.
+    hidden_dim: int | None = _key(None, low=1, new=True)  # width inside the feed-forward layer: expansion * emb_dim
+    hidden_multiple: int | None = _key(None, low=1, new=True)  # expansion * emb_dim goes up to a multiple of this
+    head_dim: int | None = _key(None, low=1, new=True)  # emb_dim / n_heads
+
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
     layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone

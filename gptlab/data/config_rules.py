@@ -10,7 +10,6 @@ from gptlab.config import DataConfig
 from gptlab.data.kinds import KEYS, TEXT_TOKENIZERS, Kind, kind, kinds
 from gptlab.errors import ConfigError
 
-
 _PRESETS = {"path": "text", "text": "string"}  # what to choose for a key that is given alone
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from gptlab import registry
@@ -12,6 +12,7 @@ from gptlab.config import Config, DataConfig, ModelConfig
 from gptlab.declare.reads import block_parts, chosen, keys_read, takers
 from gptlab.declare.training_rules import settle_training
 from gptlab.declare.unused_values import default_metric
+from gptlab.model.feed_forward import hidden_width
 from gptlab.model.per_layer import checked_settings, layer_config, layers_of
 from gptlab.registry import Component
 
@@ -27,6 +28,7 @@ GENERAL = {
 
 Node = TypeVar("Node", Config, DataConfig)
 
+_SIZES = ("n_heads", "head_dim", "expansion", "hidden_dim", "hidden_multiple")
 _SLOT_OF = {slot: slot for slot in registry.SLOTS} | {
     "shortcut_attention": "shortcut",
     "shortcut_feed_forward": "shortcut",
@@ -80,6 +82,7 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
     open_again: dict[str, Any] = dict.fromkeys(same)
     if model.drop_feed_forward == 0.0:
         open_again["drop_feed_forward"] = None
+    open_again |= _settle_sizes(model, read)
     layers = {str(span): checked_settings(given, f"model.layers.{span}") for span, given in model.layers.items()}
     layers = {span: {key: _first_name(key, value) for key, value in given.items()} for span, given in layers.items()}
     names = {key: _first_name(key, getattr(model, key)) for key in _SLOT_OF}
@@ -87,6 +90,25 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
     options = _settle_options(model.options, chosen(model), {})
     model = dataclasses.replace(model, options=options, layers=_settle_layers(model, options))
     return dataclasses.replace(model, **open_again)
+
+
+def _settle_sizes(model: ModelConfig, read: Collection[str]) -> dict[str, Any]:
+    """Sizes that come to what the others say anyway are left open; an expansion that nothing reads has its default."""
+    default = ModelConfig().expansion
+    found: dict[str, Any] = {}
+    if any(key in settings for settings in model.layers.values() for key in _SIZES if isinstance(settings, dict)):
+        return found
+    if model.hidden_dim is not None and "hidden_dim" in read:
+        found = {"expansion": default, "hidden_multiple": None}
+        if model.hidden_dim == hidden_width(model.emb_dim, default):
+            found["hidden_dim"] = None
+    elif model.hidden_multiple is not None:
+        plain = hidden_width(model.emb_dim, model.expansion)
+        if plain % model.hidden_multiple == 0:
+            found["hidden_multiple"] = None
+    if model.head_dim is not None and model.head_dim * model.n_heads == model.emb_dim:
+        found["head_dim"] = None
+    return found
 
 
 def _first_name(key: str, value: Any) -> Any:

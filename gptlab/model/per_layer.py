@@ -16,8 +16,9 @@ from gptlab.values import misfits, unknown_key
 
 # What a block decides for itself. Sizes, embeddings, init and the kind of position belong to the whole model.
 BLOCK_KEYS = (
-    "norm", "norm_placement", "layout", "activation", "feed_forward", "expansion", "feed_forward_bias", "attention",
-    "causal", "n_heads", "n_kv_heads", "qkv_bias", "attention_bias", "shortcut", "shortcut_attention",
+    "norm", "norm_placement", "layout", "activation", "feed_forward", "expansion", "hidden_dim",
+    "hidden_multiple", "feed_forward_bias", "attention",
+    "causal", "n_heads", "n_kv_heads", "head_dim", "qkv_bias", "attention_bias", "shortcut", "shortcut_attention",
     "shortcut_feed_forward", "drop_rate", "drop_attention", "drop_shortcut", "drop_feed_forward", "options",
 )  # fmt: skip
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
