@@ -9,6 +9,7 @@ from torch import nn
 
 from gptlab.data.text import encode_prompt
 from gptlab.probes.subject import Measurement, Subject
+from gptlab.registry import register
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Continuation:
     margins: list[float]
 
 
+@register("probe", "generation", needs_tokens=True)
 def measure(subject: Subject) -> Measurement:
     """Document `generation`: prompt, ids, text and margins."""
     config, tokenizer = subject.config, subject.source.tokenizer

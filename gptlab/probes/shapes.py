@@ -12,8 +12,10 @@ from gptlab.config import ModelConfig
 from gptlab.model import skeleton
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
+from gptlab.registry import register
 
 
+@register("probe", "shapes", static=True)
 def measure(subject: Subject) -> Measurement:
     """The trace as table `shapes`."""
     probe = subject.config.probes.shapes
