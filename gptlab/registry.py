@@ -129,10 +129,11 @@ def register(kind: str, name: str, **facts: Any) -> Callable[[Factory], Factory]
         if not _is_own(component.module):
             _load_builtins(kind)  # they were there first: a plugin that takes one of their names is told
         _refuse_taken(_components[kind].get(name), component)
-        for source, declared in ((name, facts.get("metrics", ())), ("", facts.get("layer_metrics", ()))):
-            for metric in declared:
-                metrics.declare(replace(metric, source=source))
-        _components[kind][name] = replace(component, facts={**known.facts, **facts})
+        said = {**known.facts, **facts}
+        for fact, source in (("metrics", name), ("layer_metrics", "")):
+            if fact in said:
+                said[fact] = tuple(metrics.declare(replace(metric, source=source)) for metric in said[fact])
+        _components[kind][name] = replace(component, facts=said)
         return factory
 
     return add

@@ -9,7 +9,7 @@ from typing import Any
 from gptlab import registry
 from gptlab.config import ProbesConfig, with_probes
 from gptlab.errors import unknown
-from gptlab.values import KEYS, must_be
+from gptlab.values import KEYS, at, must_be
 
 _OWN = frozenset(f.name for f in dataclasses.fields(ProbesConfig))
 
@@ -31,7 +31,7 @@ def probes_schema(probes: Any) -> ProbesConfig:
         known = {option.name: option.default for option in probe.options}
         for option in given:
             if option not in known:
-                raise unknown(f"probes.{name}", option, known)
+                raise at(f"probes.{name}.{option}", unknown(f"probes.{name}", option, known))
         fields = [(option, Any, dataclasses.field(default=default)) for option, default in known.items()]
         schemas[name] = dataclasses.make_dataclass(f"{name}_options", fields)
     return with_probes(schemas)()
@@ -60,5 +60,5 @@ def typed(probes: ProbesConfig) -> None:
 def _registered(name: str) -> registry.Component:
     known = registry.components("probe")
     if name not in known:
-        raise unknown("probes", name, known, KEYS)
+        raise at(f"probes.{name}", unknown("probes", name, known, KEYS))
     return known[name]

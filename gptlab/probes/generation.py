@@ -22,7 +22,10 @@ class Continuation:
 
 @register("probe", "generation", needs_tokens=True)
 def measure(subject: Subject) -> Measurement:
-    """Document `generation`: prompt, ids, text and margins."""
+    """Greedy continuation of a prompt.
+
+    Document `generation`: prompt, ids, text and margins.
+    """
     config, tokenizer = subject.config, subject.source.tokenizer
     probe = config.probes.generation
     assert probe is not None and tokenizer is not None

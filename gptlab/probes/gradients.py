@@ -28,7 +28,10 @@ WHOLE = "all"  # the part that stands for a layer as a whole
 
 @register("probe", "gradients")
 def measure(subject: Subject) -> Measurement:
-    """Metrics `loss`, `ln_vocab_size`, `grad_mean_abs`, `grad_norm` of all and of both ends; `layers` and `tensors`."""
+    """Loss and gradients of one batch, by tensor, part and layer.
+
+    Metrics `loss`, `ln_vocab_size`, `grad_mean_abs`, `grad_norm` of all and of both ends; `layers` and `tensors`.
+    """
     config, model = subject.config, subject.model
     probe = config.probes.gradients
     assert probe is not None and probe.context is not None

@@ -22,7 +22,10 @@ from gptlab.registry import register
 
 @register("probe", "parameters", static=True)
 def measure(subject: Subject) -> Measurement:
-    """Counts as metrics: `parameters`, tied and untied, by part, MiB, FLOPs per token."""
+    """Parameters, bytes and FLOPs, counted on the meta device.
+
+    Metrics: `parameters`, tied and untied, by part, MiB, FLOPs per token.
+    """
     return Measurement(metrics=dict(count(subject.config)))
 
 
