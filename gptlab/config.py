@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import ConfigError, unknown, wrong_value
 
 SCHEMA_VERSION = 1
 
@@ -354,7 +354,7 @@ def _check_canonical(where: str, value: Any) -> None:
         for place, item in enumerate(value):
             _check_canonical(f"{where}[{place}]", item)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}={value}: must be a finite number.")
+        raise wrong_value(where, value, "must be a finite number.", code="not-finite")
 
 
 def check_fields(node: Any, path: str = "") -> None:
@@ -362,7 +362,6 @@ def check_fields(node: Any, path: str = "") -> None:
     for where, value, rules in _ruled_values(node, path):
         error = _against_rules(where, value, rules)
         if error:
-            error.key = where
             raise error
 
 
@@ -371,10 +370,11 @@ def _against_rules(where: str, value: Any, rules: dict[str, Any]) -> ConfigError
         return unknown(where, value, rules["choices"])
     numbers = value if isinstance(value, list) else [value]
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-        return ConfigError(f"{where}={value}: must be a finite number.")
+        return wrong_value(where, value, "must be a finite number.", code="not-finite")
     low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
     if low is not None and value < low or high is not None and value > high or above is not None and value <= above:
-        return ConfigError(f"{where}={value}: must be {_range_words(low, high, above)}.")
+        said = _range_words(low, high, above)
+        return wrong_value(where, value, f"must be {said}.", code="out-of-range", low=low, high=high, above=above)
     return None
 
 

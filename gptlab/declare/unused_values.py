@@ -22,8 +22,7 @@ def idle_values(config: Config, changed: Collection[str]) -> dict[str, ConfigErr
     """Key -> why this run, a settled and checked config, does not use its value. `changed`: keys that the user set."""
     found = {}
     for key, said in (*_of_training(config, changed), *_of_dropout(config, changed), *_of_metric(config, changed)):
-        found[key] = ConfigError(said)
-        found[key].key = key
+        found[key] = ConfigError(said, code="idle-value", key=key)
     return found
 
 
