@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -27,8 +27,6 @@ EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
 SPLITS = ("position", "document")
-OPTIMIZERS = ("adamw", "sgd", "muon")
-SCHEDULES = ("constant", "linear", "cosine", "wsd")
 PRECISIONS = ("fp32", "bf16")
 BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
 TRACKERS = ("none", "tensorboard")
@@ -148,9 +146,9 @@ class TrainConfig:
     context: int | None = _key(None, low=1)  # tokens per sequence. None: model.context_length
     accumulate: int = _key(1, low=1)  # parts in which a batch is computed, to save memory; the gradient is the same
 
-    optimizer: str = _key("adamw", choices=OPTIMIZERS)
+    optimizer: str = "adamw"
     learning_rate: float = _key(1e-3, above=0.0)  # the peak
-    schedule: str = _key("constant", choices=SCHEDULES)
+    schedule: str = "constant"
     warmup: int = _key(0, low=0)  # steps
     final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
     decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
@@ -175,6 +173,7 @@ class TrainConfig:
     probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
     checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
     keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
+    options: dict[str, dict[str, Any]] = _key({})  # options.optimizer, options.schedule: their own arguments
 
 
 @dataclass
@@ -221,13 +220,21 @@ class GenerationProbe:
 
 @dataclass
 class ProbesConfig:
-    """Which measurements are made; `null` leaves one out."""
+    """Which measurements are made; `null` leaves one out. A plugin's probe is one key more: see `with_probes`."""
 
     parameters: ParametersProbe | None = field(default_factory=ParametersProbe)
     shapes: ShapesProbe | None = field(default_factory=ShapesProbe)
     gradients: GradientsProbe | None = field(default_factory=GradientsProbe)
     activations: ActivationsProbe | None = field(default_factory=ActivationsProbe)
     generation: GenerationProbe | None = field(default_factory=GenerationProbe)
+
+
+def with_probes(options: Mapping[str, type]) -> type[ProbesConfig]:
+    """ProbesConfig with probes of plugins: name -> dataclass of its options. They are on, at their defaults."""
+    if not options:
+        return ProbesConfig
+    fields = [(name, schema, field(default_factory=schema)) for name, schema in options.items()]
+    return dataclasses.make_dataclass("ProbesConfig", fields, bases=(ProbesConfig,))
 
 
 @dataclass
@@ -316,7 +323,7 @@ def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.
-    empty = re.compile(r"model\.options(\.\w+)?|model\.layers|data\.options")
+    empty = re.compile(r"(model|train)\.options(\.\w+)?|model\.layers|data\.options")
     flat = {key: value for key, value in flatten(kept).items() if key not in NOT_IDENTITY}
     return {key: value for key, value in flat.items() if value != {} or not empty.fullmatch(key)}
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from gptlab.config import Config
+from gptlab.config import Config, ProbesConfig
 from gptlab.errors import ConfigError, unknown, wrong_value
 from gptlab.other_names import KEYS as KEYS_ELSEWHERE
 from gptlab.other_names import NOWHERE
@@ -35,7 +35,7 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
         for name, value in node.items():
             if name in kinds:
                 yield from misfits(value, kinds[name], _join(key, name))
-            else:
+            elif base is not ProbesConfig:  # where it may be a plugin's, which is known when that is loaded
                 yield at(_join(key, name), _unknown_name(key, str(name), value, kinds))
     elif typing.get_origin(base) is list and isinstance(node, list):
         for place, value in enumerate(node):

@@ -190,7 +190,9 @@ class Composer:
 
 def store_schema() -> None:
     """Make the root schema known to Hydra under the name that conf/config.yaml uses. Safe to repeat."""
-    ConfigStore.instance().store(name="gptlab_schema", node=Config, provider="gptlab")
+    node = OmegaConf.structured(Config)
+    OmegaConf.set_struct(node.probes, False)  # a plugin's probe is one key more; `checked` refuses what no module has
+    ConfigStore.instance().store(name="gptlab_schema", node=node, provider="gptlab")
 
 
 def _beyond_choices(parsed: Sequence[Override]) -> dict[str, str]:
