@@ -83,7 +83,7 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
     if model.architecture == "deep_mlp":
         return DEEP_MLP_FRAME
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
-    keys |= {name for part in chosen(model) for name in part.inputs if part.slot in ("position", "init", "norm")}
+    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in ("position", "init", "norm")}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
         keys |= {"norm"}
     if model.norm == "identity" and model.norm_placement not in _PLACED_BY_SCALE:
