@@ -5,13 +5,15 @@ Reading never writes, and one bad file costs one run: whatever is wrong becomes 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from gptlab.errors import GptlabError
+from gptlab.errors import ConfigError, GptlabError
+from gptlab.metrics import METRICS, Metric, declare
 from gptlab.store.states import RESULT, RUN_NAME, DamagedError, load_object, reason, state_of
 
 __all__ = ["PLAN", "STAMP", "DamagedError", "Outcome", "Plan", "PlannedRun", "load_outcome", "load_plan", "reason"]
@@ -143,6 +145,7 @@ def load_outcome(run_folder: Path | str) -> Outcome:
     result = state.result
     if not result:
         return Outcome(state.name, state.reason)
+    _know(result.get("declared"))
     metrics = result.get("metrics") or {}
     numbers = {str(name): value for name, value in metrics.items() if _is_finite(value)}
     seconds = result.get("seconds")
@@ -159,6 +162,14 @@ def load_outcome(run_folder: Path | str) -> Outcome:
         history_bytes=size if isinstance(size := result.get("history_bytes"), int) else None,
         code=made_by if isinstance(made_by := result.get("code"), dict) else {},
     )
+
+
+def _know(declared: Any) -> None:
+    """The metrics of plugins that a run states, so that it can be compared without them. A name that is known stays."""
+    for entry in declared if isinstance(declared, list) else ():
+        if isinstance(entry, dict) and entry.get("name") not in METRICS:
+            with contextlib.suppress(TypeError, ConfigError):
+                declare(Metric(**entry))
 
 
 def _is_finite(value: Any) -> TypeGuard[int | float]:
