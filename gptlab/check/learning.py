@@ -85,7 +85,7 @@ def autocast(case: Case) -> Verdict:
 def _silent(gradients: dict[str, Tensor | None]) -> list[str]:
     """The tensors without a gradient. In a matrix, what is zero on paper is rounding of the others on some processors.
 
-    Not so in a vector: a key's bias shifts all logits of a row, which the softmax takes away again, and is still in use.
+    Not so in a vector: a key's bias shifts all logits of a row; the softmax takes that away.
     """
     sizes = {name: float(gradient.abs().max()) for name, gradient in gradients.items() if gradient is not None}
     rounding = torch.finfo(torch.float32).eps * max(sizes.values(), default=0.0)
