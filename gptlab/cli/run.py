@@ -13,7 +13,8 @@ from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import Plan, expand
 from gptlab.running.decisions import explain, survey
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study
 from gptlab.running.stopping import stoppable
 from gptlab.training.progress import listening
 

@@ -6,8 +6,26 @@ lost, for the files in the run folder say the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from gptlab.config import Config
-from gptlab.running.queue import Queue, perform
+from gptlab.planning.plan import Plan
+from gptlab.running.decisions import Decision, survey
+from gptlab.running.queue import Queue, Watcher, perform
+
+
+def run_jobs(
+    plan: Plan, study: Path, watcher: Watcher | None = None, decisions: Sequence[Decision] | None = None
+) -> list[str]:
+    """Execute what has to be executed; return the state of every run of the plan. A failed run does not stop the
+    others, unless on_error=stop.
+
+    KeyboardInterrupt passes through, after the runs that it hit have been recorded as interrupted.
+    """
+    queue = Queue(plan, study, survey(plan, study) if decisions is None else decisions, watcher)
+    launch(queue, plan.runs[0].config)
+    return queue.states()
 
 
 def launch(queue: Queue, config: Config) -> None:

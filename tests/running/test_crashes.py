@@ -12,7 +12,8 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.planning.plan import Plan, expand
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study
 from gptlab.store import files
 from gptlab.store.states import altered, state_of
 from tests.support.faults import Nth, assert_sound, hooked, python, raises
@@ -25,7 +26,8 @@ from pathlib import Path
 import gptlab.probes, torch  # before the forks
 from gptlab.running import provenance
 from gptlab.store import files
-from gptlab.running.queue import open_study, perform, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study, perform
 from gptlab.store.locks import holder
 from gptlab.planning.plan import expand
 from gptlab.store.states import state_of

@@ -14,7 +14,8 @@ from gptlab.data import kinds
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running import decisions, execute
 from gptlab.running.decisions import decide, explain, survey
-from gptlab.running.queue import open_study, perform, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study, perform
 from gptlab.store import code, files
 from gptlab.store.states import STATES, state_of
 

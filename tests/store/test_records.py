@@ -19,7 +19,8 @@ import gptlab
 from gptlab.cli import main
 from gptlab.planning.plan import Plan, expand
 from gptlab.running import execute, provenance
-from gptlab.running.queue import open_study, perform, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study, perform
 from gptlab.store import files
 from gptlab.store.find import find_runs, load_config, stored_config
 from gptlab.store.states import state_of
