@@ -143,7 +143,7 @@ def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
     ids = {record.run.id for record in base.runs.values()}
     planned = [r.run.delta for r in own.runs.values() if r.run.baseline_id in ids and r.run.delta]
     if planned:
-        return planned[0]
+        return dict(planned[0])
     configs = [next(filter(None, (parsed_config(r.folder) for r in v.runs.values())), {}) for v in (base, own)]
     return differences(*configs) if all(configs) else {}
 

@@ -150,7 +150,7 @@ def _own(held_open: bool) -> bytes:
 
 
 def _hold_open(lock: Path) -> int | None:
-    """The lock's open file, locked: the kernel lets go of it when this process ends. None where it has no such locks."""
+    """The lock's open file, locked: the kernel lets go when this process ends. None where it has no such locks."""
     handle = os.open(lock, os.O_RDWR)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gptlab.config import NOT_IDENTITY, identity_keys
+from gptlab.config import NOT_IDENTITY, Config, defaults_of_new, identity_keys
 from gptlab.errors import ConfigError
 from gptlab.store.config_file import parse_config, read_config
 from gptlab.store.damage import DamagedError
@@ -100,7 +100,7 @@ def parsed_config(folder: Path) -> dict[str, Any]:
     {} where its config cannot be read.
     """
     try:
-        return _variant_keys(read_config(folder))
+        return {**defaults_of_new(Config), **_variant_keys(read_config(folder))}
     except (DamagedError, ConfigError):
         return {}
 

@@ -12,7 +12,7 @@ import pytest
 
 from gptlab.store import locks
 from gptlab.store.locks import LOCK, BusyError, claim, holder
-from gptlab.store.mutex import one_at_a_time
+from gptlab.store.one_at_a_time import one_at_a_time
 from tests.support.faults import hooked, python
 
 
@@ -129,7 +129,7 @@ def test_asking_for_the_holder_writes_nothing(folder: Path) -> None:
 GATED = """
 import os, sys, time
 from pathlib import Path
-from gptlab.store.mutex import one_at_a_time
+from gptlab.store.one_at_a_time import one_at_a_time
 folder = Path(sys.argv[1])
 children = []
 for k in range(8):
@@ -210,7 +210,7 @@ for number in range(rounds):
     states = assert_sound(study)
     assert list(states.values()) == ["finished"] * 8, states
     assert not (study / ".claims").exists()
-    assert not [n for f in study.iterdir() for n in (os.listdir(f) if f.is_dir() else []) if files.is_temporary(n)]
+    assert not [n for f in study.iterdir() for n in (os.listdir(f) if f.is_dir() else []) if is_temporary(n)]
 print("ok")
 """
 

@@ -17,12 +17,14 @@ import pytest
 
 import gptlab
 from gptlab.cli import main
+from gptlab.declare.checked import from_stored
 from gptlab.planning.plan import Plan, expand
 from gptlab.running import execute, provenance
 from gptlab.running.launch import run_jobs
 from gptlab.running.queue import open_study, perform
 from gptlab.store import files
-from gptlab.store.find import find_runs, load_config, stored_config
+from gptlab.store.config_file import read_config
+from gptlab.store.find_runs import find_runs
 from gptlab.store.states import state_of
 from tests.support.faults import hooked
 
@@ -138,8 +140,8 @@ def test_a_stored_config_is_the_config(capsys: pytest.CaptureFixture[str]) -> No
     config = replace(plan.runs[0].config, label="a ${b} \\${c}", rerun_on="code")
     folder = study / plan.runs[0].folder
     execute.execute(config, folder)
-    assert load_config(folder) == config
-    assert stored_config(folder)["label"] == config.label
+    assert from_stored(read_config(folder)) == config
+    assert read_config(folder)["label"] == config.label
 
 
 # verify
@@ -404,7 +406,7 @@ def test_the_frozen_store_of_schema_1_stays_readable(here: Path, capsys: pytest.
     for folder in find_runs(Path(copy)):
         result = state_of(folder).result
         if result:
-            stored = stored_config(folder)
+            stored = read_config(folder)
             assert gptlab.config.identity(stored) == result["id"], "an id is for ever"  # type: ignore[attr-defined]
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gptlab.comparing.comparison import Row
-from gptlab.show.formats import printable
 from gptlab.show.report.payload import Runs, setting_word
 from gptlab.store.damage import DamagedError
 from gptlab.store.manifest import Manifest, read_manifest
 from gptlab.store.records import Record
 from gptlab.store.study import Study
+from gptlab.texts import printable
 
 MOST_TEXTS, MOST_FAILURES, MOST_ROWS = 60, 200, 200
 MOST_TOKENS = 200
