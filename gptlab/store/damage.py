@@ -63,6 +63,4 @@ def reason(error: BaseException) -> str:
         return "nested too deeply"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, KeyError):
-        return f"it has no {error.args[0]!r}"
-    return (str(error) or type(error).__name__).splitlines()[0]
+    return f"not as it should be ({type(error).__name__}: {(str(error) or '?').splitlines()[0]})"

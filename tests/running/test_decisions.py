@@ -251,7 +251,7 @@ def test_a_resumed_run_keeps_what_is_there_and_a_fresh_one_does_not(monkeypatch:
     monkeypatch.setattr(execute, "_measure", lambda c, f, *rest: found.append((f / "metrics.jsonl").exists()))
     run_jobs(plan, study)
     assert found == [True] and (folder / "checkpoints" / "step_00000010").is_dir()
-    assert files.read_json(folder / "manifest.json")["earlier_starts"] == [start]
+    assert [s["start"] for s in files.read_json(folder / "manifest.json")["stretches"]][:-1] == [start]
     put(study, run, "failed")
     study, plan = opened("retry_failed=true")
     run_jobs(plan, study)

@@ -168,6 +168,7 @@ import json, os, sys, time
 from pathlib import Path
 from gptlab.running import execute
 from gptlab.store import files
+from gptlab.store.atomic import is_temporary
 from gptlab.running.queue import open_study, perform
 from gptlab.planning.plan import expand
 root, rounds, log = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -181,6 +182,7 @@ execute._measure = measure
 plan = expand(["model=tiny", "probes=counting", "seed=range(0,8)", f"output_dir={root}"])
 for number in range(rounds):
     study = root / str(number)
+    study.mkdir(parents=True)
     if number % 2:  # a dead process has them all
         for run in plan.runs:
             (study / run.folder).mkdir(parents=True)

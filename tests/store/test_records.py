@@ -192,7 +192,7 @@ def test_rerun_agrees_and_leaves_the_record_alone(here: Path, capsys: pytest.Cap
     out = output(capsys, "rerun", str(folder), "--keep", "again")
     assert "all agree bit for bit" in out and int(out.split(" values")[0].split()[-1]) > 100
     assert before == {path: path.read_bytes() for path in folder.iterdir()}
-    assert state_of(here / "again").result["threads"] == 2
+    assert state_of(here / "again").result.threads == 2
     assert main(["rerun", str(folder), "--keep", "again"]) == 2
 
 
@@ -355,7 +355,7 @@ def test_a_fresh_process_measures_the_same_bit_for_bit(here: Path) -> None:
     code = "import sys; from gptlab.cli import main; sys.exit(main(sys.argv[1:]))"
     python(code, "model=tiny", "seed=4,5", "output_dir=other")
     one, two = (Path(place) / "runs" / plan.runs[0].folder for place in ("outputs", "other"))
-    assert state_of(one).result["metrics"] == state_of(two).result["metrics"]
+    assert state_of(one).result.metrics == state_of(two).result.metrics
     for name in ("layers.csv", "tensors.csv", "generation.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
@@ -405,9 +405,9 @@ def test_the_frozen_store_of_schema_1_stays_readable(here: Path, capsys: pytest.
     assert states == {"finished", "failed", "interrupted", "crashed"}
     for folder in find_runs(Path(copy)):
         result = state_of(folder).result
-        if result:
+        if result.id:
             stored = read_config(folder)
-            assert gptlab.config.identity(stored) == result["id"], "an id is for ever"  # type: ignore[attr-defined]
+            assert gptlab.config.identity(stored) == result.id, "an id is for ever"  # type: ignore[attr-defined]
 
 
 def test_the_frozen_store_has_a_table(here: Path) -> None:

@@ -54,8 +54,8 @@ def test_a_new_start_leaves_nothing(tmp_path: Path) -> None:
     assert [line["step"] for line in read(tmp_path)] == [0]
 
 
-def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
+def test_what_is_not_finite_comes_back(tmp_path: Path) -> None:
     history = History(tmp_path)
     history.append(Spent(1), {"train_loss": math.nan, "grad_norm": math.inf})
     history.close()
-    assert read(tmp_path)[0]["metrics"] == {"train_loss": None, "grad_norm": None}
+    assert read(tmp_path)[0]["metrics"] == {"train_loss": "nan", "grad_norm": "inf"}
