@@ -11,12 +11,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import ConfigError, unknown, wrong_value
 
 SCHEMA_VERSION = 1
 
@@ -27,8 +27,6 @@ EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
 SPLITS = ("position", "document")
-OPTIMIZERS = ("adamw", "sgd", "muon")
-SCHEDULES = ("constant", "linear", "cosine", "wsd")
 PRECISIONS = ("fp32", "bf16")
 BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
 TRACKERS = ("none", "tensorboard")
@@ -144,9 +142,9 @@ class TrainConfig:
     context: int | None = _key(None, low=1)  # tokens per sequence. None: model.context_length
     accumulate: int = _key(1, low=1)  # parts in which a batch is computed, to save memory; the gradient is the same
 
-    optimizer: str = _key("adamw", choices=OPTIMIZERS)
+    optimizer: str = "adamw"
     learning_rate: float = _key(1e-3, above=0.0)  # the peak
-    schedule: str = _key("constant", choices=SCHEDULES)
+    schedule: str = "constant"
     warmup: int = _key(0, low=0)  # steps
     final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
     decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
@@ -171,6 +169,7 @@ class TrainConfig:
     probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
     checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
     keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
+    options: dict[str, dict[str, Any]] = _key({})  # options.optimizer, options.schedule: their own arguments
 
 
 @dataclass
@@ -217,13 +216,21 @@ class GenerationProbe:
 
 @dataclass
 class ProbesConfig:
-    """Which measurements are made; `null` leaves one out."""
+    """Which measurements are made; `null` leaves one out. A plugin's probe is one key more: see `with_probes`."""
 
     parameters: ParametersProbe | None = field(default_factory=ParametersProbe)
     shapes: ShapesProbe | None = field(default_factory=ShapesProbe)
     gradients: GradientsProbe | None = field(default_factory=GradientsProbe)
     activations: ActivationsProbe | None = field(default_factory=ActivationsProbe)
     generation: GenerationProbe | None = field(default_factory=GenerationProbe)
+
+
+def with_probes(options: Mapping[str, type]) -> type[ProbesConfig]:
+    """ProbesConfig with probes of plugins: name -> dataclass of its options. They are on, at their defaults."""
+    if not options:
+        return ProbesConfig
+    fields = [(name, schema, field(default_factory=schema)) for name, schema in options.items()]
+    return dataclasses.make_dataclass("ProbesConfig", fields, bases=(ProbesConfig,))
 
 
 @dataclass
@@ -313,7 +320,7 @@ def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.
-    empty = re.compile(r"model\.options(\.\w+)?|model\.layers|data\.options")
+    empty = re.compile(r"(model|train)\.options(\.\w+)?|model\.layers|data\.options")
     flat = {key: value for key, value in flatten(kept).items() if key not in NOT_IDENTITY}
     return {key: value for key, value in flat.items() if value != {} or not empty.fullmatch(key)}
 
@@ -350,7 +357,7 @@ def _check_canonical(where: str, value: Any) -> None:
         for place, item in enumerate(value):
             _check_canonical(f"{where}[{place}]", item)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}={value}: must be a finite number.")
+        raise wrong_value(where, value, "must be a finite number.", code="not-finite")
 
 
 def check_fields(node: Any, path: str = "") -> None:
@@ -358,7 +365,6 @@ def check_fields(node: Any, path: str = "") -> None:
     for where, value, rules in _ruled_values(node, path):
         error = _against_rules(where, value, rules)
         if error:
-            error.key = where
             raise error
 
 
@@ -367,10 +373,11 @@ def _against_rules(where: str, value: Any, rules: dict[str, Any]) -> ConfigError
         return unknown(where, value, rules["choices"])
     numbers = value if isinstance(value, list) else [value]
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-        return ConfigError(f"{where}={value}: must be a finite number.")
+        return wrong_value(where, value, "must be a finite number.", code="not-finite")
     low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
     if low is not None and value < low or high is not None and value > high or above is not None and value <= above:
-        return ConfigError(f"{where}={value}: must be {_range_words(low, high, above)}.")
+        said = _range_words(low, high, above)
+        return wrong_value(where, value, f"must be {said}.", code="out-of-range", low=low, high=high, above=above)
     return None
 
 

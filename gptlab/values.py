@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from gptlab.config import Config
-from gptlab.errors import ConfigError, unknown
+from gptlab.config import Config, ProbesConfig
+from gptlab.errors import ConfigError, unknown, wrong_value
 
 KEYS = "gptlab --cfg job"  # the command that lists all keys
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
@@ -33,7 +33,7 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
         for name, value in node.items():
             if name in kinds:
                 yield from misfits(value, kinds[name], _join(key, name))
-            else:
+            elif base is not ProbesConfig:  # where it may be a plugin's, which is known when that is loaded
                 yield at(_join(key, name), _unknown_name(key, str(name), value, kinds))
     elif typing.get_origin(base) is list and isinstance(node, list):
         for place, value in enumerate(node):
@@ -47,7 +47,7 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
 
 def must_be(key: str, value: Any, kind: Any) -> ConfigError:
     """`model.n_layers=2.5: must be a whole number.`"""
-    return at(key, ConfigError(f"{key or 'config'}={say(value)}: must be {words(kind)}."))
+    return wrong_value(key or "config", say(value), f"must be {words(kind)}.", code="wrong-type", expected=words(kind))
 
 
 def words(kind: Any) -> str:
@@ -88,7 +88,8 @@ def _unknown_name(parent: str, name: str, value: Any, known: dict[str, Any]) -> 
     section, _, rest = name.partition(".")
     if rest and section in known:
         inner = f"{rest.replace('.', ': {')}: {say(value)}" + "}" * name.count(".")
-        return ConfigError(f"{_join(parent, name)}: keys are nested here. Write {section}: {{{inner}.")
+        said = f"{_join(parent, name)}: keys are nested here. Write {section}: {{{inner}."
+        return ConfigError(said, code="key-with-dots", suggestion=f"{section}: {{{inner}")
     return unknown(parent or "config", name, known, KEYS)
 
 
@@ -138,5 +139,4 @@ def _join(key: str, name: Any) -> str:
 
 def at(key: str, error: ConfigError) -> ConfigError:
     """The error, with its key."""
-    error.key = key
-    return error
+    return error.with_facts(key=key)

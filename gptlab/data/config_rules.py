@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from gptlab.config import DataConfig
-from gptlab.data.kinds import KEYS, TEXT_TOKENIZERS, Kind, kind, kinds
+from gptlab.data.kinds import KEYS, Kind, kind, kinds
 from gptlab.errors import ConfigError
+from gptlab.registry import TEXT_TOKENIZERS
 
 
 def settle_data(data: DataConfig, vocab_size: int) -> DataConfig:
@@ -18,9 +19,7 @@ def settle_data(data: DataConfig, vocab_size: int) -> DataConfig:
     """
     chosen = kind(data.source)
     filled = {key: value for key, value in chosen.defaults.items() if getattr(data, key) is None}
-    defaults = {option.name: option.default for option in chosen.component.options}
-    given = chosen.component.checked_options(data.options)
-    options = {name: value for name, value in given.items() if value != defaults[name]}
+    options = chosen.component.settled_options(data.options)
     return replace(data, tokenizer=settle_tokenizer(data, vocab_size), options=options, **filled)
 
 

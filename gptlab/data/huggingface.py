@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.data import cache
-from gptlab.data.kinds import register_data
 from gptlab.data.text import Content, Text, scan
 from gptlab.data.texts import TextSource
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.registry import register
 from gptlab.store import data_files
 from gptlab.store.atomic import replacing
 
 
-@register_data("hf")
+@register("data", "hf")
 def _hf(
     path: str,
     tokenizer: str,

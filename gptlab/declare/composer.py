@@ -152,14 +152,15 @@ class Composer:
 
     def _placed(self, error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
         """The error with file and line, where one of the user's files that are chosen here sets its key."""
-        if not error.key or any(override.key_or_group == error.key for override in parsed):
+        if not error.key or "file" in error.facts or any(override.key_or_group == error.key for override in parsed):
             return error
         chosen: list[str] = []
         for override in parsed:
             value = override.value()
             chosen += [f"{override.key_or_group}/{name}" for name in (value if isinstance(value, list) else [value])]
         place = self._files.where(error.key, chosen)
-        return ConfigError(f"{place}: {error}") if place else error
+        file, _, line = place.rpartition(", line ")
+        return error.reworded(f"{place}: {error}", file=file, line=int(line)) if place else error
 
     def _composed(self, texts: Sequence[str]) -> dict[str, Any]:
         """The composition as a nested dict, interpolations unresolved. The seeds of a variant are composed once."""
@@ -184,7 +185,9 @@ class Composer:
 
 def store_schema() -> None:
     """Make the root schema known to Hydra under the name that conf/config.yaml uses. Safe to repeat."""
-    ConfigStore.instance().store(name="gptlab_schema", node=Config, provider="gptlab")
+    node = OmegaConf.structured(Config)
+    OmegaConf.set_struct(node.probes, False)  # a plugin's probe is one key more; `checked` refuses what no module has
+    ConfigStore.instance().store(name="gptlab_schema", node=node, provider="gptlab")
 
 
 def _beyond_choices(parsed: Sequence[Override]) -> dict[str, str]:

@@ -129,7 +129,7 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
     for slot, given in options.items():
         if slot not in registry.SLOTS:
             raise unknown(where, slot, registry.SLOTS)
-        used = [part for part in parts if part.slot == slot]
+        used = [part for part in parts if part.kind == slot]
         if not used:
             raise ConfigError(f"{where}.{slot}: this model has no {slot}, so the options would be ignored.")
         for name, value in given.items():

@@ -9,14 +9,14 @@ from typing import Any
 
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
-from gptlab.config import NOT_IDENTITY, Config, flatten
+from gptlab.config import NOT_IDENTITY, Config, ProbesConfig, flatten
 from gptlab.errors import ConfigError, closest, unknown
 from gptlab.values import KEYS, kind_of, must_be
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "model.layers.", "data.options.")
+_OPTIONS = ("model.options.", "model.layers.", "data.options.", "train.options.")
 _FREE_FORM = (*_OPTIONS, "experiment.options.", "launcher_options.")  # keys that the schema cannot list
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
@@ -58,18 +58,26 @@ def check_key(
             value = override.value()
             refuse_missing(text, key, [str(name) for name in (value if isinstance(value, list) else [value])])
         return
+    node = _node(key, text, groups)
+    value = override.value()
+    if isinstance(node, bool) and isinstance(value, int) and value not in (0, 1):  # OmegaConf would call it true
+        raise must_be(key, value, bool)
+
+
+def _node(key: str, text: str, groups: Collection[str]) -> Any:
+    """The schema's own value of a key; None below a free-form node. ConfigError where there is no such key."""
     node: Any = Config()
     parts = key.split(".")
     for depth, part in enumerate(parts):
         if not dataclasses.is_dataclass(node):
-            return  # inside a list or a free-form options node: the merge and the component decide
+            return None  # inside a list or a free-form options node: the merge and the component decide
         names = {field.name for field in dataclasses.fields(node)}
         if part not in names:
+            if isinstance(node, ProbesConfig):
+                return None  # a plugin's, if it is there: known when the plugins are loaded
             raise _no_key(text, part, names if depth else names | set(groups), key == part)
         node = getattr(node, part)
-    value = override.value()
-    if isinstance(node, bool) and isinstance(value, int) and value not in (0, 1):  # OmegaConf would call it true
-        raise must_be(key, value, bool)
+    return node
 
 
 def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> ConfigError:

@@ -75,7 +75,7 @@ def block_parts(block: ModelConfig) -> list[registry.Component]:
 
 def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[registry.Component]:
     """The parts that an option of a slot reaches: with two kinds of shortcut, it may be one of them or both."""
-    return [part for part in parts if part.slot == slot and any(known.name == option for known in part.options)]
+    return [part for part in parts if part.kind == slot and any(known.name == option for known in part.options)]
 
 
 def keys_read(model: ModelConfig) -> frozenset[str]:

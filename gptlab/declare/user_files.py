@@ -136,7 +136,8 @@ def check_values(file: UserFile, content: Any, name: str) -> None:
     wrong = next(misfits(content, kind_of(file.package) if file.package else Config, file.package), None)
     if wrong:
         line = file.line(wrong.key)
-        raise ConfigError(f"{place}{f', line {line}' if line else ''}: {wrong}") from wrong
+        said = f"{place}{f', line {line}' if line else ''}: {wrong}"
+        raise wrong.reworded(said, file=place, line=line) from wrong
 
 
 def _check_hydra(hydra: Any, place: str, file: UserFile, name: str) -> None:

@@ -75,6 +75,9 @@ class MultiHeadAttention(nn.Module):
         self.position = position  # for positions that act here, inside attention: rope, alibi
         self.register_load_state_dict_pre_hook(_drop_mask)  # type: ignore[no-untyped-call]
 
+    def parameter_roles(self) -> dict[str, str]:
+        return {"head_scale": "gain"} if self._learned else {}
+
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.queries_keys_values(x)
         dropout = self.drop_attention if self.training else 0.0

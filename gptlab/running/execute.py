@@ -151,17 +151,18 @@ def threads(number: int) -> Iterator[None]:
 
 def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dict[str, Any], resume: bool) -> None:
     """Run the probes, then the training, and record the data, if any was used."""
-    from gptlab.probes import NEEDS_TOKENS, PROBES, Subject  # torch, only now
+    from gptlab import probes  # torch, only now
 
-    subject = Subject(config)
+    subject = probes.Subject(config)
     tables: dict[str, list[dict[str, Any]]] = {}
-    for name, measure in PROBES.items():
-        if getattr(config.probes, name) is None:
+    for probe in probes.chosen(config):
+        if why := probes.why_not(probe, config):
+            result["notes"].append(f"{probe.name}: {why}")
             continue
-        if name in NEEDS_TOKENS and not subject.is_gpt:
-            result["notes"].append(f"{name}: does not apply to architecture={config.model.architecture}")
-            continue
-        _record(measure(subject), folder, manifest, result, tables)
+        _record(probes.measure(probe, subject), folder, manifest, result, tables)
+        declared = [*probe.facts["metrics"], *probe.facts["layer_metrics"]]
+        if declared:  # a plugin's: whoever reads the run later need not have the plugin
+            result["declared"] = [*result.get("declared", []), *(dataclasses.asdict(m) for m in declared)]
     if config.train.budget is None:
         if "source" in vars(subject):
             _note_data(subject.source, manifest, result)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from gptlab.errors import ConfigError
+from gptlab.metrics import METRICS, Metric, declare
 from gptlab.store.damage import DamagedError, parsing
 from gptlab.store.data_files import DataRecord, parse_data
 from gptlab.store.names import RESULT
@@ -47,6 +50,7 @@ def parse_result(content: dict[str, Any]) -> Result:
         raise DamagedError(f"{RESULT}: state {state!r} not understood")
     if not isinstance(metrics, dict):
         raise DamagedError(f"{RESULT}: metrics not understood")
+    _know(content.get("declared"))
     numbers = {name: value for name, value in metrics.items() if is_finite(value)}
     with parsing(RESULT):
         data = parse_data(content.get("data"))
@@ -69,6 +73,14 @@ def parse_result(content: dict[str, Any]) -> Result:
         code=_texts(content.get("code")),
         data=data,
     )
+
+
+def _know(declared: Any) -> None:
+    """The metrics of plugins that a run states, so that it can be compared without them. A name that is known stays."""
+    for entry in declared if isinstance(declared, list) else ():
+        if isinstance(entry, dict) and entry.get("name") not in METRICS:
+            with suppress(TypeError, ConfigError):
+                declare(Metric(**entry))
 
 
 def is_finite(value: Any) -> TypeGuard[int | float]:

@@ -27,7 +27,7 @@ from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.patience import Patience
 from gptlab.training.probing import UpdateRatio, look
-from gptlab.training.schedule import factor
+from gptlab.training.schedule import rate_shares
 from gptlab.training.trackers import Tracker, open_tracker
 from gptlab.training.watch import Watch
 
@@ -51,6 +51,7 @@ class Training:
         if self.train.compile:
             self.features = torch.compile(model.features)
         self.budget = Budget.of(config)
+        self.share = rate_shares(self.train, self.budget.steps)
         self.source: TokenSource = subject.source  # type: ignore[assignment]
         self.context = self.train.context or model.context_length
         self.found = Found()
@@ -136,10 +137,7 @@ class Training:
     def _step(self, step: int) -> Step:
         """One update of the weights. What it returns has not been waited for."""
         train = self.train
-        share = factor(
-            train.schedule, step, self.budget.steps,
-            warmup=train.warmup, final=train.final_rate, decay=train.decay_share,
-        )  # fmt: skip
+        share = self.share(step)
         batch = self._here(self.source.train_batch(step, train.batch_size, self.context, self.seed))
         losses = []
         parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)

@@ -8,7 +8,7 @@ from gptlab import compose
 from gptlab.config import DataConfig, check_fields
 from gptlab.data.batches import load
 from gptlab.data.config_rules import check_data, settle_data, settle_tokenizer
-from gptlab.data.kinds import kinds, register_data
+from gptlab.data.kinds import register_data
 from gptlab.errors import ConfigError
 
 CONF = Path(__file__).parents[2] / "conf" / "data"
@@ -106,10 +106,8 @@ def test_a_split_is_settled_where_there_is_one_and_refused_where_not() -> None:
         check_fields(DataConfig(validation_fraction=0.7), "data")
 
 
-def test_a_plugin_adds_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds()
-    monkeypatch.setattr("gptlab.data.kinds._kinds", kinds())
-
+@pytest.mark.usefixtures("scratch_registry")
+def test_a_plugin_adds_a_kind() -> None:
     @register_data("dice", tokenizers=("ids",))
     def dice(vocab_size: int, path: str, text: str = "x", sides: int = 6) -> object:
         return (vocab_size, path, text, sides)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gptlab.cli import main
-from gptlab.data import kinds
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running import decisions, execute
 from gptlab.running.decisions import decide, explain, survey
@@ -108,12 +107,12 @@ def test_a_changed_version_of_torch_counts_as_changed_code(monkeypatch: pytest.M
     assert "-> 99.0" in decide(plan.runs[0], folder).stale
 
 
+@pytest.mark.usefixtures("scratch_registry")
 def test_a_changed_plugin_counts_as_changed_code(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
     plugin = here / "plugin_that_changes.py"
     text = "from gptlab.data.kinds import register_data\n\n@register_data('changes')\ndef make(value: int = 1): ...\n"
     plugin.write_text(text)
-    monkeypatch.setattr(kinds, "_kinds", dict(kinds.kinds()))
     study, plan = opened("plugins=[plugin_that_changes]")
     folder = put(study, plan.runs[0], "finished")
     assert files.read_json(folder / "manifest.json")["code"]["plugin_that_changes"]
