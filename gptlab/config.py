@@ -34,6 +34,7 @@ TRACKERS = ("none", "tensorboard")
 LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
 RERUN_ON = ("nothing", "code", "data", "any")
+ON_CHANGED = ("refuse", "restart", "resume")
 
 # Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
 # explain-id` prints it.
@@ -49,6 +50,7 @@ NOT_IDENTITY = {
     "on_error": "whether other runs go on",
     "retry_failed": "which runs are started",
     "rerun_on": "which runs are started",
+    "on_changed": "which runs are started, and from where",
     "tracker": "a second copy of the history",
     "train.checkpoint_every": "how much of a training a kill can cost",
     "train.keep_checkpoints": "what is left on disk",
@@ -272,6 +274,7 @@ class Config:
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
     retry_failed: bool = False  # run again what failed or is damaged
     rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
+    on_changed: str = _key("refuse", choices=ON_CHANGED)  # for what was broken off, and had other code or other data
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
