@@ -153,7 +153,7 @@ def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
     ids = {record.run.id for record in base.runs.values()}
     planned = [r.run.delta for r in own.runs.values() if r.run.baseline_id in ids and r.run.delta]
     if planned:
-        return planned[0]
+        return dict(planned[0])
     if (known := planned_differences(own, base)) is not None:
         return known
     configs = [_config(base), _config(own)]
