@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from gptlab.cli.arguments import Parser
@@ -78,19 +79,13 @@ def dispatch(arguments: Sequence[str]) -> int:
         code: int = importlib.import_module(COMMANDS[word]).main(arguments[1:])
         return code
     if word and "=" not in word and not word.startswith(("-", "+", "~")):
-        raise _unknown_command(word)
+        raise _unknown_command(arguments)
     return _without_command(arguments)
 
 
 def _without_command(arguments: Sequence[str]) -> int:
     """A question to gptlab or to Hydra, or overrides: a run."""
-    parser = Parser(overrides=True)
-    for flags in (("--version",), ("--hydra-help",), ("--resolve",), ("--shell-completion", "-sc")):
-        parser.switch(*flags)
-    parser.option("--cfg", "-c", choices=("job", "hydra", "all"))
-    parser.option("--package", "-p")
-    parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFO)
-    given = parser.read(arguments)
+    given = _read(arguments)
     if given.version:
         print(f"gptlab {importlib.import_module('gptlab').__version__}")
         return 0
@@ -110,22 +105,42 @@ def _without_command(arguments: Sequence[str]) -> int:
     return run.main(arguments)
 
 
-def _unknown_command(word: str) -> ConfigError:
+def _read(arguments: Sequence[str]) -> Namespace:
+    parser = Parser(overrides=True)
+    for flags in (("--version",), ("--hydra-help",), ("--resolve",), ("--shell-completion", "-sc")):
+        parser.switch(*flags)
+    parser.option("--cfg", "-c", choices=("job", "hydra", "all"))
+    parser.option("--package", "-p")
+    parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFO)
+    try:
+        return parser.read(arguments)
+    except ConfigError as error:
+        if (error.code, error.key) != ("unknown-name", "option"):
+            raise
+        from gptlab.declare.overrides import GROUPS
+        from gptlab.declare.slips import foreign_flag
+
+        flag = error.facts["value"]
+        place = next(at for at, text in enumerate(arguments) if text.partition("=")[0] == flag)
+        value = arguments[place].partition("=")[2] or "".join(arguments[place + 1 : place + 2])
+        raise foreign_flag(flag, value, GROUPS) or error from None
+
+
+def _unknown_command(arguments: Sequence[str]) -> ConfigError:
+    from gptlab.declare.composer import Composer
+    from gptlab.declare.slips import VERBS, refuse_slips
+
+    word, following = arguments[0], "".join(arguments[1:2])
     match = closest(word, COMMANDS)
-    if match:
+    if match and word not in VERBS and not following.startswith("="):
         return ConfigError(
             f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.",
             code="unknown-command-near",
             value=word,
             suggestion=match,
         )
-    from gptlab.declare.composer import Composer
-    from gptlab.declare.overrides import needs_equals
-
-    hint = needs_equals(word, Composer().groups)
-    return ConfigError(
-        f"{hint} Commands: {', '.join(COMMANDS)}; see gptlab --help.",
-        code="unknown-command",
-        value=word,
-        allowed=list(COMMANDS),
-    )
+    try:
+        refuse_slips([text for text in arguments if not text.startswith("-")], Composer().groups)
+    except ConfigError as error:
+        return error.reworded(f"{error} (Commands: {', '.join(COMMANDS)}; see gptlab --help.)")
+    return ConfigError(f"{word!r} is no command.", code="no-such-command")

@@ -13,7 +13,7 @@ from gptlab.errors import ConfigError
 
 HELP = """\
 usage: gptlab compare PATH... [--baseline VARIANT] [--metric M[,M...]] [--margin 0.01|1%] [--by step]
-                      [--format table|md|csv|json|latex|html]
+                      [--pooled] [--format table|md|csv|json|latex|html]
        gptlab compare --diff RUN RUN [--format table|json]
 
 Compares the variants in studies (their folders) or in single runs (their folders) with their baseline, seed by seed.
@@ -21,6 +21,7 @@ Compares the variants in studies (their folders) or in single runs (their folder
 --metric    what to show; without it the primary metric and all others that vary
 --margin    a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
 --by step   several budgets of training side by side
+--pooled    for few seeds: one spread for all arms in the primary metric, and Dunnett's test; says what that assumes
 --format    csv and json have every column and every digit
 --diff      config, code, environment and data of two runs: what differs
 
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.option(flag)
     parser.option("--format", choices=FORMATS, default="table")
     parser.switch("--diff")
+    parser.switch("--pooled")
     given = parser.read(arguments)
     if given.help:
         print(HELP)
@@ -54,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         metrics=names(given.metric),
         by=given.by,
         margin=given.margin,
+        pooled=given.pooled,
     )
     if given.format == "table":
         print_comparison(comparison)
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _diff(given: Namespace) -> int:
     words = given.words
-    others = [flag for flag in OPTIONS if getattr(given, flag.strip("-")) is not None]
+    others = [flag for flag in (*OPTIONS, "--pooled") if getattr(given, flag.strip("-"))]
     if others or given.format not in ("table", "json"):
         raise ConfigError(
             "--diff: takes two run folders, and --format table or json. Nothing else.", code="diff-takes-no-options"

@@ -90,28 +90,24 @@ def _check_layers(model: ModelConfig) -> None:
 def _check_heads(block: ModelConfig) -> None:
     if not any("n_heads" in part.inputs for part in block_parts(block)):
         return
-    if block.emb_dim % block.n_heads:
-        near = _closest_divisor(block.emb_dim, block.n_heads)
+    if block.head_dim is None and block.emb_dim % block.n_heads:
         raise wrong_value(
             "model.n_heads",
             block.n_heads,
             f"model.emb_dim={block.emb_dim} is not divisible by it. "
-            f"Allowed: divisors of {block.emb_dim}; the closest is {near}.",
+            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}.",
             code="heads-divide",
             emb_dim=block.emb_dim,
-            suggestion=near,
         )
     shared = block.n_kv_heads
     if shared and block.n_heads % shared:
-        near = _closest_divisor(block.n_heads, shared)
         raise wrong_value(
             "model.n_kv_heads",
             shared,
             f"model.n_heads={block.n_heads} is not divisible by it. "
-            f"Allowed: divisors of {block.n_heads}; the closest is {near}.",
+            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}.",
             code="kv-heads-divide",
             n_heads=block.n_heads,
-            suggestion=near,
         )
 
 
@@ -163,7 +159,7 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
     for slot, given in options.items():
         if slot not in registry.SLOTS:
             raise unknown(where, slot, registry.SLOTS)
-        used = [part for part in parts if part.slot == slot]
+        used = [part for part in parts if part.kind == slot]
         if not used:
             raise ConfigError(
                 f"{where}.{slot}: this model has no {slot}, so the options would be ignored.",

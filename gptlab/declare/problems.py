@@ -15,6 +15,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.declare.refusals import of_override, quoted
+from gptlab.declare.sweep_functions import FUNCTIONS
 from gptlab.errors import ConfigError, GptlabError, unknown
 
 _EXPECTED = (
@@ -74,8 +75,6 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
             code="sweep-where-one-is-allowed",
             override=override,
         )
-    if said.startswith("range() arg 3"):
-        return ConfigError(f"{place}: the step of a range cannot be 0.", code="range-step-zero", place=place)
     return ConfigError(f"{place}: {said}" if place else said, code="hydra-said")
 
 
@@ -105,9 +104,8 @@ def _yaml(error: yaml.YAMLError) -> ConfigError:
         problem = "a second document begins; a config file holds one"
     elif "constructor for the tag" in problem:
         problem = "a tag with an exclamation mark; a config file holds plain data only"
-    file, line = (_near(mark.name), mark.line + 1) if mark else (None, None)
-    where = f"{file}, line {line}" if mark else "YAML"
-    return ConfigError(f"{where}: {problem}.", code="yaml", file=file, line=line)
+    where = f"{_near(mark.name)}, line {mark.line + 1}" if mark else "YAML"
+    return ConfigError(f"{where}: {problem}.", code="yaml", where=where, problem=problem)
 
 
 def _near(path: str) -> str:
@@ -121,11 +119,10 @@ def _slip(error: OverrideParseException) -> str:
     said = " ".join(str(error).split())
     function = re.search(r"Unknown function '(\w+)'", said)
     if function:
-        return f"there is no function {function[1]!r}. Allowed: choice, glob, range, and quotes around other text."
-    evaluated = re.search(r"while evaluating '(.*?)': (.*?) See https", said)
+        return f"there is no function {function[1]!r}. Allowed: {', '.join(FUNCTIONS)}, and quotes around other text."
+    evaluated = re.search(r"while evaluating '(.*)': (.*?) See https", said)
     if evaluated:
-        known = {"empty choice is not legal": "choice needs values"}
-        return f"{known.get(evaluated[2], f'{evaluated[1]} cannot be worked out')}. Ranges are range(start,stop,step)."
+        return f"{evaluated[2]}. Ranges are range(start,stop,step)."
     if key != key.strip() or value != value.strip():
         return f"no spaces around the equals sign: {key.strip()}={value.strip()}."
     if re.search(r"\s\S+=", value):

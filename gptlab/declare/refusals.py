@@ -16,8 +16,9 @@ from omegaconf.errors import (
 )
 
 from gptlab.config import Config, flatten
-from gptlab.errors import ConfigError, closest, unknown, wrong_value
-from gptlab.values import KEYS, base_of, fields_of, kind_of, misfits, say, words
+from gptlab.errors import ConfigError, closest, wrong_value
+from gptlab.values import base_of, fields_of, kind_of, misfits, say, words
+from gptlab.values import unknown_key as the_unknown_key
 
 
 def refused(error: OmegaConfBaseException, node: Any) -> ConfigError:
@@ -35,14 +36,20 @@ def of_override(place: str, error: OmegaConfBaseException) -> ConfigError:
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)):
         found = unknown_key(key)
         return found.reworded(f"{place}: {found}") if place else found
-    given, equals, value = place.lstrip("+").partition("=")
-    kind = kind_of(given.partition("[")[0]) if equals else None
+    given, equals, _ = place.lstrip("+").partition("=")
+    key = given if equals else key
+    kind = kind_of(key.partition("[")[0])
     if kind is None:
         return ConfigError(f"{place or key}: cannot be used here.", code="override-cannot-be-used", key=key)
     expected = f"must be {words(kind)}."
+    value = place.partition("=")[2]
     if words(kind).startswith("text") and value[:1] in ("[", "{"):
-        expected += f" Text that has brackets goes in quotes: {quoted(given, value)}"
-    return wrong_value(given, value, expected, code="wrong-type", expected=words(kind))
+        expected += f" Text that has brackets goes in quotes: {quoted(key, value)}"
+    bare = value.strip("'\"")
+    if bare != value and "," in bare:
+        expected += f" Without the quotes it is a sweep: {key}={bare}"
+    said = f"{place.lstrip('+') or key}: {expected}"
+    return ConfigError(said, code="wrong-type", key=key, value=value, expected=words(kind))
 
 
 def unknown_key(full_key: str) -> ConfigError:
@@ -53,7 +60,7 @@ def unknown_key(full_key: str) -> ConfigError:
         said = f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE."
         return ConfigError(said, code="free-key-by-full-name", key=full_key)
     siblings = fields_of(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
-    return unknown(parent or "config", key, siblings, KEYS)
+    return the_unknown_key(parent or "config", key, siblings)
 
 
 def quoted(key: str, value: str) -> str:

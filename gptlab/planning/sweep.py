@@ -58,12 +58,6 @@ def _choices(composer: Composer, override: Override) -> list[str]:
     """The override once per value. ConfigError when there is none."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
-    if not override.is_discrete_sweep():
-        raise ConfigError(
-            f"{override.input_line}: an interval has no finite list of values. Use range(a,b,step) or a,b,c.",
-            code="interval-swept",
-            override=override.input_line,
-        )
     key = override.get_key_element()
     values = [str(value) for value in composer.sweep_values(override)]
     if not values:
@@ -77,7 +71,7 @@ def _nothing(override: Override, options: Sequence[str]) -> ConfigError:
         return ConfigError(
             f"{override.input_line}: no values, so nothing would run.",
             code="sweep-of-nothing",
-            override=override.input_line,
+            input_line=override.input_line,
         )
     wanted = " ".join(glob.include).replace("*", "")
     starts = {option[: len(wanted)]: option for option in options}  # `pots*` is near `post_ln` by its beginning
@@ -86,6 +80,5 @@ def _nothing(override: Override, options: Sequence[str]) -> ConfigError:
     return ConfigError(
         f"{override.input_line}: the glob matches nothing.{hint} Allowed: {', '.join(options) or 'nothing'}.",
         code="glob-matches-nothing",
-        suggestion=near,
-        override=override.input_line,
+        input_line=override.input_line,
     )

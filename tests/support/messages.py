@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ class Made:
     kind: str
     facts: tuple[str, ...]
     sentence: str
-    place: str
+    place: str = field(compare=False)
 
 
 def all_made() -> list[Made]:
@@ -60,7 +60,7 @@ def made_in(path: Path) -> Iterator[Made]:
 def text() -> str:
     """What the golden file has to hold."""
     lines = [_HEAD]
-    for made in sorted({m.code: m for m in reversed(all_made())}.values(), key=lambda m: m.code):
+    for made in sorted(set(all_made()), key=lambda made: (made.code, made.sentence, made.facts)):
         head = f"{made.code}  {made.kind}  {' '.join(made.facts)}".rstrip()
         lines += ["", *textwrap.wrap(head, 120, subsequent_indent="    "), *_indented(made.sentence)]
     return "\n".join(lines) + "\n"
