@@ -13,7 +13,13 @@ from gptlab.errors import ConfigError, unknown, wrong_value
 from gptlab.store.locks import BusyError
 from tests.support import messages
 
-SAID_IN_SEVERAL_WAYS = {"key-ignored", "no-equals-sign", "no-such-command"}  # one kind of mistake, each of these
+SAID_IN_SEVERAL_WAYS = {
+    "key-ignored",
+    "no-equals-sign",
+    "no-such-command",
+    "unknown-name",
+    "wrong-type",
+}  # one kind each
 
 
 def test_a_name_that_does_not_exist_carries_what_would_do() -> None:

@@ -36,8 +36,8 @@ def rate_shares(train: TrainConfig, total: int | None) -> Callable[[int], float]
             return (step + 1) / train.warmup
         value = float(chosen.factory(step, **inputs, **options))
         if not 0 <= value < math.inf:
-            raise wrong_value("train.schedule", train.schedule, f"gave {value} at step {step}; a share of the peak rate "
-                              "is 0 or more.", code="schedule-value", step=step)  # fmt: skip
+            said = f"gave {value} at step {step}; a share of the peak rate is 0 or more."
+            raise wrong_value("train.schedule", train.schedule, said, code="schedule-value", step=step)
         return value
 
     return share
