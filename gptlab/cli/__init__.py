@@ -1,6 +1,6 @@
 """The command line. Thin: it picks the command and turns what goes wrong into one line and an exit code.
 
-0 all finished, 1 a run failed, 2 the user's mistake, 130 interrupted.
+0 all finished, 1 a run failed or standard output did, 2 the user's mistake, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gptlab.cli.arguments import Parser
+from gptlab.cli.output import settle_environment, standard_output
 from gptlab.errors import ConfigError, GptlabError, closest
 
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
@@ -34,11 +35,22 @@ _INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
+    if argv is None:
+        settle_environment()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    with standard_output() as out:
+        code = _answered(arguments)
+    if out.failure is None or isinstance(out.failure, BrokenPipeError):  # `gptlab ls | head`: nobody reads on
+        return code
+    print(f"gptlab: standard output: {out.failure.strerror or out.failure}.", file=sys.stderr)
+    return code or 1
+
+
+def _answered(arguments: Sequence[str]) -> int:
+    """The exit code of a command. Whatever went wrong is told on stderr."""
     full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
-        code = dispatch(arguments)
-        sys.stdout.flush()  # here, so that a closed pipe is noticed here
+        return dispatch(arguments)
     except GptlabError as error:
         if full_error:
             raise
@@ -47,16 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("gptlab: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # `gptlab ls | head`: nobody reads on. Point stdout elsewhere, or Python complains once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:  # a full disk, a read-only folder, a file that may not be read
         if error.filename is None or full_error:
             raise
         print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
         return 2
-    return code
 
 
 def _find_plugins_here() -> None:
