@@ -30,7 +30,8 @@ class History:
     def append(self, spent: Spent, metrics: dict[str, float | None]) -> None:
         """One line, handed to the system at once: a reader sees it, and a kill of this process leaves it."""
         line = {
-            "step": spent.step, "tokens": spent.tokens, "flops": spent.flops, "seconds": round(spent.seconds, 6),
+            "step": spent.step, "tokens": spent.tokens, "flops": _finite(spent.flops),
+            "seconds": round(spent.seconds, 6),
             "metrics": {name: _finite(value) for name, value in metrics.items() if value is not None},
         }  # fmt: skip
         self._file.write(json.dumps(line, allow_nan=False) + "\n")

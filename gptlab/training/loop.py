@@ -55,7 +55,8 @@ class Training:
         self.context = self.train.context or model.context_length
         self.found = Found()
         self.warnings: list[str] = []
-        self.notes: list[str] = []
+        uncounted = self.budget.uncounted
+        self.notes = [f"training_flops: not counted, because {uncounted}"] if uncounted else []
 
     def run(self) -> Trained:
         """Train to the end. A kill at any moment leaves a folder that `resume` can go on from."""
