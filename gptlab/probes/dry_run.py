@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from torch import Tensor, nn
 
 from gptlab.model import Model
 
-_OPERATOR = re.compile(r"aten[:.]+(\w+)")
+_OPERATOR = re.compile(r"(?:aten[:.]+|torch\.)(\w+)")
 
 
 class UncountableError(Exception):
@@ -45,5 +44,5 @@ def _why(error: Exception) -> str:
     operator = _OPERATOR.search(str(error))
     if isinstance(error, NotImplementedError) and operator:
         return f"uses {operator[1]}, whose result depends on values"
-    first: Any = str(error).strip().partition("\n")[0]
+    first = str(error).strip().partition("\n")[0]
     return f"needs values: {type(error).__name__}: {first[:160]}"
