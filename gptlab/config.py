@@ -34,6 +34,7 @@ TRACKERS = ("none", "tensorboard")
 LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
 RERUN_ON = ("nothing", "code", "data", "any")
+ON_CHANGED = ("refuse", "restart", "resume")
 
 # Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
 # explain-id` prints it.
@@ -49,6 +50,7 @@ NOT_IDENTITY = {
     "on_error": "whether other runs go on",
     "retry_failed": "which runs are started",
     "rerun_on": "which runs are started",
+    "on_changed": "which runs are started, and from where",
     "tracker": "a second copy of the history",
     "train.checkpoint_every": "how much of a training a kill can cost",
     "train.keep_checkpoints": "what is left on disk",
@@ -61,6 +63,7 @@ NEW = {"new": True}
 def _key(default: Any, **rules: Any) -> Any:
     """A dataclass field with its rules (`choices`, `low`, `high`, `above`) as metadata.
 
+    `text=True` marks free text: it is taken as it is typed, where other keys hold numbers and names.
     `new=True` marks a key that came after runs had been made: at its default it stays out of the identity, so that
     those runs stay themselves. Such a default never changes; a group (a dataclass) is marked by `field(metadata=NEW)`.
     """
@@ -107,6 +110,11 @@ class ModelConfig:
 
     drop_feed_forward: float | None = _key(None, low=0.0, high=1.0)  # None: 0, as in the book
 
+    # Sizes as numbers of their own; None: from the others.
+    hidden_dim: int | None = _key(None, low=1, new=True)  # width inside the feed-forward layer: expansion * emb_dim
+    hidden_multiple: int | None = _key(None, low=1, new=True)  # expansion * emb_dim goes up to a multiple of this
+    head_dim: int | None = _key(None, low=1, new=True)  # emb_dim / n_heads
+
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
     layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone
@@ -118,9 +126,9 @@ class DataConfig:
 
     source: str = "python_docs"
     tokenizer: str = _key("auto", choices=TOKENIZERS)
-    prompt: str = ""
-    path: str | None = None  # file, hf
-    text: str | None = None  # string
+    prompt: str = _key("", text=True)
+    path: str | None = _key(None, text=True)  # file, hf
+    text: str | None = _key(None, text=True)  # string
     inputs: list[list[float]] | None = None  # vectors
     targets: list[list[float]] | None = None  # vectors
     split: str | None = _key(
@@ -208,7 +216,7 @@ class ActivationsProbe:
 class GenerationProbe:
     """Greedy continuation of a prompt."""
 
-    prompt: str = "${data.prompt}"
+    prompt: str = _key("${data.prompt}", text=True)
     max_new_tokens: int = _key(10, low=1)
 
 
@@ -235,9 +243,9 @@ def with_probes(options: Mapping[str, type]) -> type[ProbesConfig]:
 class ExperimentConfig:
     """What is asked, and against what the answer is measured."""
 
-    name: str = "runs"
-    question: str = ""
-    baseline: str = "none"
+    name: str = _key("runs", text=True)
+    question: str = _key("", text=True)
+    baseline: str = _key("none", text=True)
     primary_metric: str | None = None  # None: final_loss of what is trained, else loss
     analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
     options: dict[str, Any] = _key({})  # its arguments
@@ -256,8 +264,8 @@ class Config:
     rng: str = _key("paired", choices=RNG_MODES)
     plugins: list[str] = _key([])
     tracker: str = _key("none", choices=TRACKERS)  # beside metrics.jsonl, which is always written
-    output_dir: str = "outputs"
-    label: str = ""  # how tables call this variant; filled from the overrides
+    output_dir: str = _key("outputs", text=True)
+    label: str = _key("", text=True)  # how tables call this variant; filled from the overrides
     add_baseline: bool = True
     workers: int = _key(1, low=1)  # how many runs go side by side, each in a process of its own
     threads: int = _key(1, low=1)  # of one run, whatever `workers` is: sums come out the same bit for bit
@@ -266,6 +274,7 @@ class Config:
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
     retry_failed: bool = False  # run again what failed or is damaged
     rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
+    on_changed: str = _key("refuse", choices=ON_CHANGED)  # for what was broken off, and had other code or other data
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:

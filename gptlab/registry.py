@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -214,7 +215,11 @@ def _import(module: str, where: str) -> None:
     except ModuleNotFoundError as error:
         missing = error.name or module
         itself = f"{module}.".startswith(f"{missing}.")  # or the package that it should be in
-        hint = "Is its folder on PYTHONPATH?" if itself else f"{module} needs it."
-        raise ConfigError(f"{where}: no module named {missing!r}. {hint}") from error
+        folders = list(dict.fromkeys([os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+        hint = f"{module} needs it."
+        if itself:
+            hint = f"Looked for {missing.replace('.', '/')}.py in {', '.join(folders)}. PYTHONPATH adds folders."
+        said = f"{where}: no module named {missing!r}. {hint}"
+        raise ConfigError(said, code="no-such-module", key=where, value=missing, searched=folders) from error
     except (Exception, SystemExit) as error:  # a script without a main guard may call sys.exit()
         raise ConfigError(f"{where}: importing {module!r} raised {type(error).__name__}: {error}") from error

@@ -230,12 +230,12 @@ def test_no_options_are_no_options(component: registry.Component) -> None:
 
 
 def test_missing_plugin(modules: Path) -> None:
-    hint = "Is its folder on PYTHONPATH?"
-    assert refusal("test_nowhere") == f"plugins: no module named 'test_nowhere'. {hint}"
-    assert refusal("test_nowhere.inner") == f"plugins: no module named 'test_nowhere'. {hint}"
+    hint = "PYTHONPATH adds folders."
+    assert refusal("test_nowhere").startswith("plugins: no module named 'test_nowhere'. Looked for test_nowhere.py in ")
+    assert refusal("test_nowhere.inner").endswith(hint)
     (modules / "test_package").mkdir()
     (modules / "test_package" / "__init__.py").write_text("")
-    assert refusal("test_package.inner") == f"plugins: no module named 'test_package.inner'. {hint}"
+    assert refusal("test_package.inner").endswith(hint)
 
 
 def test_plugin_whose_own_dependency_is_missing(modules: Path) -> None:

@@ -23,6 +23,15 @@ from gptlab.declare.plugin_probes import own_probes, probes_schema, typed, witho
 from gptlab.declare.refusals import refused
 from gptlab.declare.settling import settle
 from gptlab.errors import ConfigError
+from gptlab.store.config_file import literal
+
+
+def from_stored(plain: dict[str, Any]) -> Config:
+    """The config of a run as this gptlab understands it: checked, and with a default for each key that is newer.
+
+    ConfigError when it cannot be run any more.
+    """
+    return from_omegaconf(literal(plain))
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:

@@ -77,7 +77,7 @@ def _check_layers(model: ModelConfig) -> None:
 def _check_heads(block: ModelConfig) -> None:
     if not any("n_heads" in part.inputs for part in block_parts(block)):
         return
-    if block.emb_dim % block.n_heads:
+    if block.head_dim is None and block.emb_dim % block.n_heads:
         raise ConfigError(
             f"model.n_heads={block.n_heads}: model.emb_dim={block.emb_dim} is not divisible by it. "
             f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}."

@@ -10,8 +10,9 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, ProbesConfig, flatten
-from gptlab.errors import ConfigError, closest, unknown
-from gptlab.values import KEYS, kind_of, must_be
+from gptlab.declare.texts import as_typed, refuse_unquoted
+from gptlab.errors import ConfigError
+from gptlab.values import kind_of, must_be, unknown_key
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
@@ -27,8 +28,8 @@ _HYDRA_HINTS = {
 
 
 def normalised(overrides: Iterable[str]) -> list[str]:
-    """Overrides as Hydra wants them: options of components and data, and settings per layer, are new keys, `++`."""
-    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in overrides]
+    """Overrides as Hydra wants them: text in quotes; options, and settings per layer, are new keys, `++`."""
+    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in map(as_typed, overrides)]
 
 
 def check_key(
@@ -52,6 +53,8 @@ def check_key(
         raise ConfigError(f"{text}: a group has its own place in the config. Write {key}={override.value()}.")
     if override.is_add() and not override.is_force_add() and not key.startswith(_FREE_FORM) and _exists(key, groups):
         raise ConfigError(f"+{text}: the key is there already. Write {text}.")
+    if sets_values(override):
+        _check_braces(override)
     if key in groups:
         _check_choice(override, text)
         if not override.is_sweep_override() and not isinstance(override.value(), dict):
@@ -86,7 +89,13 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     below = [".".join(place) for place in places if place[1:] == (part,)]
     if alone and below:
         return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
-    return unknown(text, part, names, KEYS)
+    return unknown_key(text, part, names, text.partition("=")[2])
+
+
+def _check_braces(override: Override) -> None:
+    value = override.value()
+    for given in value.list if isinstance(value, ChoiceSweep) else [value]:
+        refuse_unquoted(override.key_or_group, given)  # type: ignore[arg-type]
 
 
 def _exists(key: str, groups: Collection[str]) -> bool:
@@ -135,7 +144,7 @@ def settings(parsed: Iterable[Override]) -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= {f"{key}.{inner}": str(v) for inner, v in flatten(dict(value)).items()}
         else:
-            found[key] = str(override.get_value_element_as_str()).strip("'\"")
+            found[key] = value if isinstance(value, str) else str(override.get_value_element_as_str())
     return found
 
 
@@ -162,13 +171,3 @@ def short_key(key: str) -> str:
 def slug(text: str, limit: int = 80) -> str:
     """`text` as part of a file name: letters, digits and `._+=-` only, at most `limit` characters."""
     return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text).strip("-.")[:limit].rstrip("-.") or "run"
-
-
-def needs_equals(text: str, known: Mapping[str, Collection[str]]) -> ConfigError:
-    """The error for a word that is no KEY=VALUE, with the group in which such an option exists."""
-    for group, options in known.items():
-        if text in options:
-            return ConfigError(f"{text!r}: an override is KEY=VALUE. Did you mean {group}={text}?")
-    match = closest(text, [f"{group}={option}" for group, options in known.items() for option in options])
-    hint = f" Did you mean {match}?" if match else ""
-    return ConfigError(f"{text!r}: an override is KEY=VALUE.{hint}")

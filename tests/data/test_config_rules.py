@@ -36,7 +36,7 @@ def test_auto_takes_the_largest_tokenizer_that_fits(data: dict[str, Any], vocab_
     [
         (
             {"path": "a.txt"},
-            r"^data\.path: would be ignored, because data\.source=python_docs .* data\.source=file, hf\.$",
+            r"^data\.path: would be ignored, because data\.source=python_docs .* Type data=text data\.path=a\.txt$",
         ),
         ({"source": "file", "path": "a", "text": "b"}, r"^data\.text: would be ignored, because data\.source=file"),
         ({"source": "random_tokens", "inputs": [[1.0]]}, r"^data\.inputs: would be ignored"),
