@@ -6,11 +6,7 @@ is better after correction.
 
 from __future__ import annotations
 
-import csv
 import html
-import io
-import json
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +19,9 @@ from gptlab.show.grid import PAPER, SCREEN, Column, Grid, grids
 from gptlab.show.latex import latex
 from gptlab.show.said_once import views
 from gptlab.show.written_values import Entry, Value
+from gptlab.store.csv_text import csv_text
 from gptlab.store.files import write_text
-from gptlab.store.study import guarded
+from gptlab.store.json_text import json_text
 from gptlab.texts import printable
 
 if TYPE_CHECKING:
@@ -70,12 +67,9 @@ def _markdown(comparison: Comparison) -> str:
 
 
 def _csv(comparison: Comparison) -> str:
-    out = io.StringIO()
     records = _records(comparison)
-    writer = csv.DictWriter(out, fieldnames=list(dict.fromkeys(key for r in records for key in r)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: guarded(value) for key, value in record.items()} for record in records)
-    return out.getvalue()
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    return csv_text(columns, ([record.get(key) for key in columns] for record in records))
 
 
 def _json(comparison: Comparison) -> str:
@@ -91,9 +85,9 @@ def _json(comparison: Comparison) -> str:
         "warnings": list(comparison.warnings),
         "notes": list(comparison.notes),
         "failures": {row.label: list(row.failures) for row in comparison.rows if row.failures},
-        "rows": [{key: _finite(value) for key, value in record.items()} for record in _records(comparison)],
+        "rows": _records(comparison),
     }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document, indent=1) + "\n"
 
 
 def _records(comparison: Comparison) -> list[dict[str, Value]]:
@@ -103,10 +97,6 @@ def _records(comparison: Comparison) -> list[dict[str, Value]]:
         for grid in grids(comparison)
         for line in grid.lines
     ]
-
-
-def _finite(value: Value) -> Value:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _html(comparison: Comparison) -> str:
