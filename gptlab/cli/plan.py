@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gptlab import analyses
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.config import Config
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running.decisions import Decision, explain, survey
@@ -27,7 +27,9 @@ MIB = 2**20
 
 def main(arguments: Sequence[str]) -> int:
     """Print the plan on stdout, its notes on stderr."""
-    given = split(arguments, {"--format": ("table", "json")})
+    parser = Parser(overrides=True)
+    parser.option("--format", choices=("table", "json"), default="table")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"gptlab: {note}", file=sys.stderr)
     costs = {run.id: cost(run.config) for run in _variants(plan)}
     decisions = survey(plan, plan.output_dir / plan.study)
-    if given.options.get("--format") == "json":
+    if given.format == "json":
         print(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False))
     else:
         _print_table(plan, costs)

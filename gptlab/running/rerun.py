@@ -40,11 +40,14 @@ def rerun(run: Path, target: Path) -> Repetition:
     """Execute the config recorded in `run` again, in `target`. GptlabError when there is no such record."""
     state = state_of(run)
     if state.name not in ("finished", "diverged"):
-        raise GptlabError(f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip())
+        raise GptlabError(
+            f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip(),
+            code="rerun-not-finished",
+        )
     try:
         config = replace(from_stored(read_config(run)), threads=state.result.threads)
     except DamagedError as damage:
-        raise GptlabError(f"{run}: {damage}.") from damage
+        raise GptlabError(f"{run}: {damage}.", code="rerun-damaged", run=run) from damage
     context = [f"changed since: {text}" for text in code_changes(state.result.code, config.plugins)]
     if identity(config) != state.result.id:
         context.append("gptlab's schema has other keys or defaults now, so the same config has another id")
@@ -111,7 +114,7 @@ def _cells(path: Path) -> dict[str, Any]:
         else:
             rows = [files.read_json(path)]
     except UNREADABLE as error:
-        raise GptlabError(f"{path}: cannot be read ({error}).") from error
+        raise GptlabError(f"{path}: cannot be read ({error}).", code="rerun-unreadable", path=path) from error
     cells = {}
     for number, row in enumerate(rows, start=1):
         for key, value in row.items():

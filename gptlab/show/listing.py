@@ -77,7 +77,9 @@ def _check_keys(option: str, keys: Sequence[str], rows: list[RunRow]) -> None:
         match = closest(key, {name for row in rows[:100] for name in row.known()})
         hint = f" Did you mean {match!r}?" if match else ""
         raise ConfigError(
-            f"{option}: no run has {key!r}.{hint} A key is a column of `gptlab ls`, a metric, or a key of the config."
+            f"{option}: no run has {key!r}.{hint} A key is a column of `gptlab ls`, a metric, or a key of the config.",
+            code="no-run-has-key",
+            option=option,
         )
 
 
@@ -157,7 +159,7 @@ def _as(form: str, rows: list[RunRow], columns: Sequence[str]) -> str:
         shown = [[_safe(cell).replace("|", "\\|").replace("<", "&lt;") for cell in line] for line in cells]
         return "".join(f"| {' | '.join(line)} |\n" for line in [columns, ["---"] * len(columns), *shown])
     if form != "table":
-        raise ConfigError(f"--format: {form!r} is not one of {', '.join(FORMATS)}.")
+        raise ConfigError(f"--format: {form!r} is not one of {', '.join(FORMATS)}.", code="format-unknown", form=form)
     shown = [list(columns), *([_safe(cell) for cell in line] for line in cells)]
     widths = [max(len(line[place]) for line in shown) for place in range(len(columns))]
     return "".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in shown)

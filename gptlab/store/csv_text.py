@@ -19,7 +19,7 @@ _BOOLEANS = frozenset(("true", "false"))
 _QUOTED = frozenset(',"\r\n')
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     """A header and a line for each row; lines end with a newline alone."""
     return "".join(",".join(map(_written, line)) + "\n" for line in (columns, *rows))
 

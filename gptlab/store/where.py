@@ -147,7 +147,7 @@ class _Reader:
 
     def _mistake(self, what: str, place: int) -> ConfigError:
         shown = f"{self._text[:place]}>>>{self._text[place:]}"
-        return ConfigError(f"--where: {what}: {shown!r}")
+        return ConfigError(f"--where: {what}: {shown!r}", code="where-grammar")
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A run is its config and its data and its code: what has changed since it began is noticed, and decided by the user."""
+"""A run is its config, its data and its code: what has changed since it began is noticed, and decided by the user."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from gptlab.training import loop
 TEXT = "some words, and some more of them. " * 40
 OTHER = "other word, and some more of them. " * 40  # of the same length
 WORDS = ["model=tiny", "probes=counting", "data=text", "data.path=text.txt", "train=small", "train.budget=6",
-         "train.context=8", "train.batch_size=2", "train.checkpoint_every=2", "train.warmup=0", "train.evaluate_every=2",
-         "train.log_every=1"]  # fmt: skip
+         "train.context=8", "train.batch_size=2", "train.checkpoint_every=2", "train.warmup=0",
+         "train.evaluate_every=2", "train.log_every=1"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
