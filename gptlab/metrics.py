@@ -139,7 +139,13 @@ def declare(metric: Metric) -> Metric:
             raise unknown(f"metric {metric.name}: {what}", value, allowed)
     present = METRICS.setdefault(metric.name, metric)
     if present != metric and (metric.name in OWN or present.source != metric.source):
-        raise ConfigError(f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].")
+        raise ConfigError(
+            f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].",
+            code="metric-declared-twice",
+            name=metric.name,
+            meaning=present.meaning,
+            unit=present.unit,
+        )
     METRICS[metric.name] = metric  # by its own plugin, changed and loaded again
     return metric
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gptlab import analyses
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.planning.costs import cost
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running.decisions import Decision, explain, survey
@@ -33,7 +33,10 @@ part of the model, in its first block and in all; the JSON has them always.
 
 def main(arguments: Sequence[str]) -> int:
     """Print the plan on stdout, its notes on stderr."""
-    given = split(arguments, {"--format": ("table", "json")}, switches=("--parts",))
+    parser = Parser(overrides=True)
+    parser.option("--format", choices=("table", "json"), default="table")
+    parser.switch("--parts")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -42,11 +45,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"gptlab: {note}", file=sys.stderr)
     costs = {run.id: cost(run.config) for run in _variants(plan)}
     decisions = survey(plan, plan.output_dir / plan.study)
-    if given.options.get("--format") == "json":
+    if given.format == "json":
         print(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False))
     else:
         _print_table(plan, costs)
-        if "--parts" in given.options:
+        if given.parts:
             _print_parts(plan, costs)
         if plan.analysis:
             print(f"Then the analysis {analyses.describe(plan.runs[0].config.experiment)}")

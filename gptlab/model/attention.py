@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import unknown, wrong_value
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
 from gptlab.model.positions import AttentionPosition
@@ -176,9 +176,21 @@ def _check(
     implementation: str,
 ) -> None:
     if emb_dim is not None and emb_dim % n_heads:
-        raise ConfigError(f"model.n_heads={n_heads}: model.emb_dim={emb_dim} is not divisible by it.")
+        raise wrong_value(
+            "model.n_heads",
+            n_heads,
+            f"model.emb_dim={emb_dim} is not divisible by it.",
+            code="attention-heads-divide",
+            emb_dim=emb_dim,
+        )
     if n_kv_heads < 1 or n_heads % n_kv_heads:
-        raise ConfigError(f"model.n_kv_heads={n_kv_heads}: model.n_heads={n_heads} is not divisible by it.")
+        raise wrong_value(
+            "model.n_kv_heads",
+            n_kv_heads,
+            f"model.n_heads={n_heads} is not divisible by it.",
+            code="attention-kv-heads-divide",
+            n_heads=n_heads,
+        )
     for name, value, allowed in (
         ("qk_norm", qk_norm, _QK_NORMS),
         ("scale", scale, _SCALES),
@@ -187,14 +199,27 @@ def _check(
         if value not in allowed:
             raise unknown(f"{_OPTIONS}.{name}", value, allowed)
     if window is not None and window < 1:
-        raise ConfigError(f"{_OPTIONS}.window={window}: must be 1 or more; a token must at least see itself.")
+        raise wrong_value(
+            f"{_OPTIONS}.window",
+            window,
+            "must be 1 or more; a token must at least see itself.",
+            code="attention-window",
+        )
     if softcap is not None and not softcap > 0:
-        raise ConfigError(f"{_OPTIONS}.softcap={softcap}: must be above 0.")
+        raise wrong_value(f"{_OPTIONS}.softcap", softcap, "must be above 0.", code="softcap-not-positive")
     if softcap is not None and implementation == "sdpa":
-        raise ConfigError(f"{_OPTIONS}.softcap={softcap}: implementation=sdpa cannot cap logits. Use auto or manual.")
+        raise wrong_value(
+            f"{_OPTIONS}.softcap",
+            softcap,
+            "implementation=sdpa cannot cap logits. Use auto or manual.",
+            code="softcap-with-sdpa",
+        )
     if qk_norm == "l2" and scale != "inverse_sqrt":
-        raise ConfigError(
-            f"{_OPTIONS}.scale={scale}: would be ignored, because qk_norm=l2 has a learned scale of its own."
+        raise wrong_value(
+            f"{_OPTIONS}.scale",
+            scale,
+            "would be ignored, because qk_norm=l2 has a learned scale of its own.",
+            code="scale-with-l2",
         )
 
 

@@ -33,7 +33,8 @@ class Subject:
         if present and needed > present:
             raise GptlabError(
                 f"{what} need {needed / 2**30:,.0f} GiB, this machine has {present / 2**30:,.0f} GiB; "
-                "`gptlab plan` and `probes=counting` need none of it"
+                "`gptlab plan` and `probes=counting` need none of it",
+                code="model-memory",
             )
         return build(self.config)
 
