@@ -18,6 +18,7 @@ from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import ConfigError, wrong_value
 from gptlab.planning import rules, sweep
+from gptlab.store.csv_text import is_missing
 
 SCHEMA = 1
 
@@ -221,6 +222,9 @@ def _label(jobs: Sequence[Job]) -> None:
             job.config.label = label(job.ablations, named, word if ablating else "")
     taken: dict[str, Job] = {}
     for job in jobs:
+        if is_missing(job.config.label):
+            why = "tables would take this name for a missing value. Choose another one."
+            raise wrong_value("label", job.config.label, why, code="label-missing")
         other = taken.setdefault(job.config.label, job)
         if _variant(other.config) != _variant(job.config):
             one, two = (" ".join(j.overrides) for j in (other, job))

@@ -16,6 +16,7 @@ from gptlab.metrics import METRICS
 from gptlab.running.execute import execute
 from gptlab.store import files
 from gptlab.store.config_file import read_config
+from gptlab.store.csv_text import unguarded
 from gptlab.store.damage import UNREADABLE, DamagedError
 from gptlab.store.dependencies import code_changes
 from gptlab.store.manifest import Manifest, read_manifest
@@ -106,7 +107,8 @@ def _cells(path: Path) -> dict[str, Any]:
     """Place in words -> value, for every cell of a table, without those that measure time."""
     try:
         if path.suffix == ".csv":
-            rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+            table = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+            rows: list[dict[str, Any]] = [{k: unguarded(v or "") for k, v in row.items()} for row in table]
         elif path.suffix == ".jsonl":
             rows = files.read_jsonl(path)[0]
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gptlab.errors import GptlabError
 from gptlab.store.damage import DamagedError, load_object
-from gptlab.store.names import CONFIG, MANIFEST, RESULT, RUN_NAME
+from gptlab.store.names import CONFIG, MANIFEST, RESULT, RUN_NAME, bare_id
 
 DEPTH = 4  # folders below the one named: <output_dir>/<study>/<run>, and some more for collections of those
 _SIGNS = (RESULT, MANIFEST, CONFIG)
@@ -51,10 +51,10 @@ def find_run(word: str, output_dir: Path) -> Path:
             parent=path.parent,
         )
     found: dict[str, Path] = {}
-    if word and all(digit in "0123456789abcdef" for digit in word):
+    if digits := bare_id(word):
         for folder in find_runs(output_dir):
             known = recorded_id(folder)
-            if known.startswith(word):
+            if known.startswith(digits):
                 found[known] = folder
     if len(found) == 1:
         return next(iter(found.values()))
