@@ -104,8 +104,9 @@ def _yaml(error: yaml.YAMLError) -> ConfigError:
         problem = "a second document begins; a config file holds one"
     elif "constructor for the tag" in problem:
         problem = "a tag with an exclamation mark; a config file holds plain data only"
-    where = f"{_near(mark.name)}, line {mark.line + 1}" if mark else "YAML"
-    return ConfigError(f"{where}: {problem}.", code="yaml", where=where, problem=problem)
+    file, line = (_near(mark.name), mark.line + 1) if mark else (None, None)
+    where = f"{file}, line {line}" if mark else "YAML"
+    return ConfigError(f"{where}: {problem}.", code="yaml", file=file, line=line)
 
 
 def _near(path: str) -> str:

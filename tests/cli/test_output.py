@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = ("model=tiny", "ablation=relu", "probes=counting")
+RUN = ("model=tiny", "ablation=none,relu", "probes=counting")
 
 
 def gptlab(*arguments: str, folder: Path, to: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

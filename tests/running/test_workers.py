@@ -129,7 +129,7 @@ def test_every_way_to_end_is_recorded_and_costs_its_run_only() -> None:
     }  # fmt: skip
     found = {kind: state_of(study / run.folder) for kind, run in zip(kinds, plan.runs, strict=True)}
     assert {kind: state.name for kind, state in found.items()} == states
-    assert found["raise"].reason == "ValueError: no luck" and "Traceback" in found["raise"].result["traceback"]
+    assert found["raise"].reason == "ValueError: no luck" and "Traceback" in json.loads((study / folders["raise"] / "result.json").read_text())["traceback"]
     assert found["exit"].reason == "SystemExit: 0"
     assert "killed by SIGKILL (out of memory?)" in found["kill"].reason
     assert "exit code 0" in found["hard_exit"].reason
@@ -265,7 +265,7 @@ def test_threads_belong_to_a_run_and_not_to_the_process() -> None:
     study, plan = open_study(expand(["model=tiny", "threads=2", "probes=counting"]))
     run_jobs(plan, study)
     assert torch.get_num_threads() == before
-    assert state_of(study / plan.runs[0].folder).result["threads"] == 2
+    assert state_of(study / plan.runs[0].folder).result.threads == 2
 
 
 def test_other_threads_other_last_bits_within_a_tolerance() -> None:
@@ -273,7 +273,7 @@ def test_other_threads_other_last_bits_within_a_tolerance() -> None:
     run_jobs(plan, study)
     other, _ = open_study(expand(["model=tiny", "model.emb_dim=128", "threads=2", "output_dir=two"]))
     run_jobs(expand(["model=tiny", "model.emb_dim=128", "threads=2", "output_dir=two"]), other)
-    one, two = (state_of(next(s.glob("*-s123-*"))).result["metrics"] for s in (study, other))
+    one, two = (state_of(next(s.glob("*-s123-*"))).result.metrics for s in (study, other))
     assert one.keys() == two.keys()
     assert all(one[key] == pytest.approx(two[key], rel=1e-5) for key in one)
 
