@@ -9,7 +9,7 @@ from typing import Any
 from gptlab import registry
 from gptlab.config import Config, ModelConfig
 from gptlab.declare.reads import chosen, keys_read, takers
-from gptlab.declare.training_rules import settle_training
+from gptlab.declare.training_rules import settle_evaluation, settle_intervals, settle_training
 from gptlab.declare.unused_values import default_metric
 from gptlab.model.per_layer import checked_settings
 from gptlab.registry import Component
@@ -47,13 +47,13 @@ def settle(config: Config) -> Config:
         activations=context(probes.activations, 64),
     )
     data = settle_data(config.data, model.vocab_size)
-    train = settle_training(config.train, model)
+    config = dataclasses.replace(config, train=settle_training(config.train, model))
+    config = settle_intervals(dataclasses.replace(config, evaluation=settle_evaluation(config)))
     primary = config.experiment.primary_metric or default_metric(config)
     return dataclasses.replace(
         config,
         probes=probes,
         data=data,
-        train=train,
         model=_settle_model(model),
         experiment=dataclasses.replace(config.experiment, primary_metric=primary),
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
+from typing import Any
 
-from gptlab.config import Config, ModelConfig, TrainConfig
+from gptlab.config import Config, EvaluationConfig, ModelConfig, TrainConfig
 from gptlab.errors import ConfigError
 
 # Keys that only some choices read: (key, the choices that read it).
@@ -24,6 +25,11 @@ _READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 STATIC_PROBES = frozenset({"parameters", "shapes"})  # what they measure does not change by training
 
 
+# Keys that have gone to `evaluation`, which no key of the training moves.
+MOVED = ("evaluate_every", "evaluation_batches")
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(TrainConfig)}
+
+
 def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
     """A copy with the context written out. Without a budget no other key means anything: they get their defaults."""
     if train.budget is None:
@@ -31,16 +37,60 @@ def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
     return dataclasses.replace(train, context=train.context or model.context_length)
 
 
+def settle_evaluation(config: Config) -> EvaluationConfig:
+    """A copy with the context written out; the defaults where nothing is trained. `config.train` is settled."""
+    if config.train.budget is None:
+        return EvaluationConfig()
+    return dataclasses.replace(config.evaluation, context=config.evaluation.context or config.train.context)
+
+
+def settle_intervals(config: Config) -> Config:
+    """A copy with warm-up and intervals in whole steps, where they are shares of the run: 0.05 is every 20th of it.
+
+    ConfigError for a share of a run whose length nobody knows, and for 2.5 steps.
+    """
+    train, evaluation = config.train, config.evaluation
+    if train.budget is None:
+        return config
+    given = {"train.warmup": train.warmup, "train.log_every": train.log_every, "evaluation.every": evaluation.every}
+    steps = {key: value if value >= 1 or not value else _share(key, value, config) for key, value in given.items()}
+    for key, value in steps.items():
+        if value != int(value):
+            raise ConfigError(f"{key}={value:g}: must be whole steps, or below 1 a share of the run.")
+    warmup, log_every, every = (int(value) for value in steps.values())
+    return dataclasses.replace(
+        config,
+        train=dataclasses.replace(train, warmup=warmup, log_every=log_every),
+        evaluation=dataclasses.replace(evaluation, every=every),
+    )
+
+
+def _share(key: str, share: float, config: Config) -> int:
+    steps = run_length(config.train)
+    if steps is None and config.train.budget_unit == "flops":
+        from gptlab.training.budget import Budget
+
+        steps = Budget.of(config).steps
+    if steps is None:
+        raise ConfigError(
+            f"{key}={share:g}: a share of the run, and with a budget in seconds nobody knows how many steps there will "
+            "be. Give it in steps."
+        )
+    return max(1, round(share * steps))
+
+
 def check_training(config: Config, changed: Collection[str] = ()) -> None:
     """ConfigError for a training that cannot be, or a key that it would ignore. `changed`: keys that the user set."""
     train = config.train
     if train.budget is None:
-        ignored = {"train", "tracker", "data.split", "data.validation_fraction"}
+        ignored = {"train", "evaluation", "tracker", "data.split", "data.validation_fraction"}
         _refuse_ignored(changed, ignored, "train.budget is null, so nothing is trained")
         return
     if config.model.architecture != "gpt":
         raise ConfigError(f"train.budget: architecture={config.model.architecture} cannot be trained, only gpt can.")
+    refuse_moved({f"train.{k}": v for k in MOVED if (v := getattr(train, k)) != _DEFAULTS[k]}, train)
     _check_sizes(train, config.model)
+    _check_evaluation(config, changed)
     _check_rates(train)
     _check_read(config, changed)
     steps = run_length(train)
@@ -91,6 +141,25 @@ def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -
     for key in sorted(changed):
         if key in keys or key.split(".")[0] in keys:
             raise ConfigError(f"{key}: would be ignored, because {why}.")
+
+
+def refuse_moved(given: Mapping[str, Any], train: TrainConfig) -> None:
+    """ConfigError for a key that has gone to `evaluation`, with the line to write instead. `given`: key -> value."""
+    every, batches = (f"train.{key}" for key in MOVED)
+    if every in given:
+        raise ConfigError(f"{every}={given[every]}: has moved. Write evaluation.every={given[every]}.")
+    if batches in given and isinstance(given[batches], int):
+        targets = given[batches] * train.batch_size * (train.context or 1)
+        line = f"evaluation.tokens={targets}"
+        raise ConfigError(f"{batches}={given[batches]}: has moved, and counts targets instead. Write {line}.")
+
+
+def _check_evaluation(config: Config, changed: Collection[str]) -> None:
+    evaluation, longest = config.evaluation, config.model.context_length
+    if evaluation.context and evaluation.context > longest:
+        raise ConfigError(f"evaluation.context={evaluation.context}: longer than model.context_length={longest}.")
+    if not evaluation.final:
+        _refuse_ignored(changed, {"evaluation.final_tokens"}, "evaluation.final is false")
 
 
 def _check_sizes(train: TrainConfig, model: ModelConfig) -> None:

@@ -66,7 +66,7 @@ def execute_claimed(
     result: dict[str, Any] = {
         "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "threads": config.threads, "notes": [], "warnings": [], "metrics": {}, "code": manifest["code"],
+        "threads": config.threads, "notes": [], "warnings": [], "metrics": {}, "scored": {}, "code": manifest["code"],
         "artifacts": {},
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
@@ -159,6 +159,7 @@ def _measure(
         manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
         _record(trained, folder, manifest, result, tables)
         result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
+        result["scored"] = trained.scored
         if trained.outcome == "diverged":
             result["state"] = "diverged"
     return subject.source.hash if "source" in vars(subject) else None

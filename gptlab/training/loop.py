@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +18,11 @@ from gptlab.probes import Subject
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
 from gptlab.training.conditions import choose_device, conditions, is_tiny, precision, seed_dropout
-from gptlab.training.evaluate import evaluate
+from gptlab.training.evaluate import Evaluation, Rows, Scores, masked_twin, score
 from gptlab.training.history import NAME as HISTORY
 from gptlab.training.history import History
 from gptlab.training.kernels.loss import cross_entropy
-from gptlab.training.measured import Found, Step, Trained
+from gptlab.training.measured import Found, Step, Trained, of_held_out
 from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.patience import Patience
@@ -52,6 +52,8 @@ class Training:
         self.budget = Budget.of(config)
         self.source: TokenSource = subject.source  # type: ignore[assignment]
         self.context = self.train.context or model.context_length
+        self.evaluation = config.evaluation
+        self.row_context = self.evaluation.context or self.context
         self.found = Found()
         self.warnings: list[str] = []
         self.notes: list[str] = []
@@ -60,9 +62,8 @@ class Training:
         """Train to the end. A kill at any moment leaves a folder that `resume` can go on from."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with conditions(self.train, self.device):
-            train = self.train
-            batches = self.source.validation_batches(train.batch_size, self.context, train.evaluation_batches)
-            self._validation = [self._here(batch) for batch in batches]
+            self._rows = self._rows_of(self.evaluation.tokens)
+            self._causal = masked_twin(self.subject.config, self.model)
             expected = expected_initial_loss(self.model, self.subject.config.model)
             after = self._start()
             self.history = History(self.folder, after)
@@ -74,12 +75,13 @@ class Training:
                 with Patience() as patience:
                     self._loop(patience)
                 self._last_words()
+                held_out = self._score_held_out() if self.evaluation.final and self.found.finite else None
             finally:
                 self.history.close()
                 self.tracker.close()
                 self.model.eval()
         checkpoint.tidy(self.folder, self.train.keep_checkpoints)
-        return self._trained(expected)
+        return self._trained(expected, held_out)
 
     def _start(self) -> int | None:
         """Put back the newest usable checkpoint. Its step; None for a start from the beginning."""
@@ -107,15 +109,19 @@ class Training:
                 patience.deliver()
             number = spent.step + 1
             before = UpdateRatio(self.model) if _is_due(train.probe_every, number) else None
-            evaluating, logging = _is_due(train.evaluate_every, number), _is_due(train.log_every, number)
+            evaluating, logging = _is_due(self.evaluation.every, number), _is_due(train.log_every, number)
             start = time.perf_counter()
             step = self._step(spent.step)
-            if logging or evaluating:
+            saving = bool(train.checkpoint_every) and _is_due(train.checkpoint_every, number)
+            looking = logging or evaluating or saving or self.device.type == "cpu"
+            if looking:
                 found.loss = float(step.loss)  # waits for the device, so that the clock tells the truth
             now = time.perf_counter()
             self.budget.add_step(spent, now - start)
+            if looking:
+                found.look([found.loss, float(step.norm)])
             last = self.budget.used_up(spent)
-            if logging or evaluating or last:
+            if logging or evaluating or last or not found.finite:
                 self._log(step, evaluating=evaluating or last)
             if before:
                 self._probe(before)
@@ -123,7 +129,9 @@ class Training:
                 told = now
                 self._tell()
             late = not train.checkpoint_every and now - saved > CHECKPOINT_SECONDS
-            if (last or late or _is_due(train.checkpoint_every, number)) and found.finite:
+            if late:
+                found.look([float(step.loss), float(step.norm)])  # never save what is not finite
+            if (last or late or saving) and found.finite:
                 self._save()
                 saved = time.perf_counter()
 
@@ -132,7 +140,7 @@ class Training:
         train = self.train
         share = factor(
             train.schedule, step, self.budget.steps,
-            warmup=train.warmup, final=train.final_rate, decay=train.decay_share,
+            warmup=int(train.warmup), final=train.final_rate, decay=train.decay_share,
         )  # fmt: skip
         batch = self._here(self.source.train_batch(step, train.batch_size, self.context, self.seed))
         losses = []
@@ -157,7 +165,7 @@ class Training:
         if evaluating:
             metrics |= self._evaluated()
         metrics |= {"grad_norm": float(step.norm), "learning_rate": step.rate}
-        found.finite = all(value is None or math.isfinite(value) for value in metrics.values())
+        found.look(metrics.values())
         self._record(metrics)
 
     def _evaluate(self) -> None:
@@ -168,12 +176,28 @@ class Training:
         self.tracker.add(self.found.spent.step, metrics)
 
     def _evaluated(self) -> dict[str, float | None]:
-        with precision(self.train, self.device, self.tiny):
-            evaluation = evaluate(self.model, self._validation, self.found.spent.step)
-        self.found.evaluations.append(evaluation)
+        found, scores = self.found, self._score(self.model, self._rows)
+        found.before = found.before or scores.losses
+        causal = self._score(self._causal, self._rows).loss if self._causal else None
+        error = scores.error_over(found.before)
+        evaluation = Evaluation(found.spent.step, scores.loss, scores.excess, causal, error)
+        found.evaluations.append(evaluation)
         return {
             "validation_loss": evaluation.loss, "excess": evaluation.excess, "causal_loss": evaluation.causal_loss
         }  # fmt: skip
+
+    def _score(self, model: GPT, rows: Rows) -> Scores:
+        with precision(self.train, self.device, self.tiny):
+            return score(model, rows.batches)
+
+    def _score_held_out(self) -> tuple[Rows, Scores]:
+        """All that is held out, at the end."""
+        rows = self._rows_of(self.evaluation.final_tokens)
+        return rows, self._score(self.model, rows)
+
+    def _rows_of(self, tokens: int) -> Rows:
+        rows = Rows.of(self.source, tokens, self.row_context)
+        return dataclasses.replace(rows, batches=[self._here(batch) for batch in rows.batches])
 
     def _probe(self, before: UpdateRatio) -> None:
         step = self.found.spent.step
@@ -208,10 +232,17 @@ class Training:
         moved: dict[str, Any] = {k: None if v is None else v.to(self.device) for k, v in vars(batch).items()}
         return Batch(**moved)
 
-    def _trained(self, expected_loss: float | None) -> Trained:
-        outcome, metrics = self.found.outcome(self.train, self.source, self.context)
+    def _trained(self, expected_loss: float | None, held_out: tuple[Rows, Scores] | None) -> Trained:
+        outcome, metrics = self.found.outcome(self.train, self.source, self.row_context)
         if expected_loss is not None:
             metrics["initial_loss_expected"] = expected_loss
+        tables = {"layers": self.found.rows} if self.found.rows else {}
+        scored: dict[str, Any] = {**self._rows.record(), "context": self.row_context}
+        if held_out:
+            rows, scores = held_out
+            metrics |= of_held_out(rows, scores, self.source)
+            tables["heldout"] = scores.rows()
+            scored["heldout"] = rows.record()
         training = {
             "device": str(self.device), "threads": torch.get_num_threads(), "precision": self.train.precision,
             "flops_per_step": self.budget.flops_per_step, "tokens_per_step": self.budget.tokens_per_step,
@@ -219,7 +250,8 @@ class Training:
         samples = {"samples": {"samples": self.found.samples}} if self.found.samples else {}
         return Trained(
             metrics=metrics,
-            tables={"layers": self.found.rows} if self.found.rows else {},
+            tables=tables,
+            scored=scored,
             documents={"training": training, **samples},
             notes=self.notes,
             warnings=self.warnings,
@@ -229,5 +261,5 @@ class Training:
         )
 
 
-def _is_due(every: int | None, step: int) -> bool:
+def _is_due(every: float | None, step: int) -> bool:
     return bool(every) and step % (every or 1) == 0

@@ -99,7 +99,7 @@ def test_the_start_and_the_end_always_come(name: str) -> None:
     "overrides",
     [
         ("train.budget=20,40", "train.probe_every=30", "probes=default"),
-        ("train.budget=100,200,400", "train.evaluate_every=50", "train.average_last=4"),
+        ("train.budget=100,200,400", "evaluation.every=50", "train.average_last=4"),
         ("ablation=no_dropout,none", "probes=default", "probes.gradients.dropout=true"),
         ("model=toy_lesson", "model.vocab_size=32", "data=sentences,markov", "train=toy", "train.evaluation_batches=2"),
         ("train.budget=5", "model.causal=true,false", "experiment.primary_metric=final_causal_loss"),
@@ -131,7 +131,7 @@ def test_presets_and_defaults_may_be_made_for_longer_runs() -> None:
 
 
 def test_the_mean_of_more_evaluations_than_there_are() -> None:
-    base = [*BASE, "train.evaluate_every=4"]  # at 4, 8 and the end
+    base = [*BASE, "evaluation.every=4"]  # at 4, 8 and the end
     compose([*base, "train.average_last=3"])
     assert "the run has 3 evaluations after its start" in refusal("train.average_last=4", base=base)
 

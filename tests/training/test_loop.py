@@ -57,7 +57,7 @@ def test_the_same_config_gives_the_same_bits(tmp_path: Path) -> None:
 
 def test_neither_evaluation_nor_log_nor_checkpoints_change_the_weights(tmp_path: Path) -> None:
     _, plain = trained(toy("model.drop_rate=0.2"), tmp_path / "a")
-    often = ["train.evaluate_every=1", "train.log_every=1", "train.checkpoint_every=2", "train.keep_checkpoints=0"]
+    often = ["evaluation.every=1", "train.log_every=1", "train.checkpoint_every=2", "train.keep_checkpoints=0"]
     _, watched = trained(toy("model.drop_rate=0.2", *often), tmp_path / "b")
     assert weights_hash(plain) == weights_hash(watched)
 
