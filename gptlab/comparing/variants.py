@@ -10,15 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gptlab.comparing.comparable import Findings
+from gptlab.comparing.comparison import Cell, Key
 from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import METRICS
-from gptlab.show.formats import printable
 from gptlab.store.records import Record, Source, parsed_config
+from gptlab.store.states import OVER
+from gptlab.texts import printable
 
 
 @dataclass
 class Variant:
-    """One variant and its runs, at most one for each seed."""
+    """One variant and its runs, at most one for each seed; then, step by step, what it is compared with and how."""
 
     key: str
     label: str
@@ -26,6 +29,11 @@ class Variant:
     runs: dict[int, Record] = field(default_factory=dict)
     baselines: dict[str, None] = field(default_factory=dict)  # ids that its runs are to be compared with
     copies: int = 0  # runs that other studies hold too, with the same numbers
+    base: Variant | None = None
+    delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # the config keys that differ from the baseline's
+    values: dict[Key, dict[int, float]] = field(default_factory=dict)  # -> seed -> value
+    findings: Findings = field(default_factory=Findings)  # what stands against a comparison
+    cells: dict[Key, Cell] = field(default_factory=dict)
 
 
 def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
@@ -95,6 +103,19 @@ def differences(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tu
     return {key: (base.get(key), own.get(key)) for key in keys if _typed(base, key) != _typed(own, key)}
 
 
+def planned_differences(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]] | None:
+    """The same of two variants that were planned against one baseline, without their config files; else None."""
+    runs = [next(iter(variant.runs.values())).run for variant in (base, own)]
+    if not runs[0].baseline_id or runs[0].seed != runs[1].seed or runs[0].baseline_id != runs[1].baseline_id:
+        return None
+    deltas = [run.delta for run in runs]
+    if any(not run.delta and run.id != run.baseline_id for run in runs):
+        return None
+    old = {key: pair[0] for delta in deltas for key, pair in delta.items()}
+    its, mine = ({**old, **{key: new for key, (_, new) in delta.items()}} for delta in deltas)
+    return differences(its, mine)
+
+
 def _typed(config: Mapping[str, Any], key: str) -> tuple[bool, str]:
     return key in config, repr(config.get(key))
 
@@ -122,8 +143,8 @@ def _one_of(variant: Variant, one: Record, two: Record) -> Record:
     who = f"{printable(variant.label)}: seed {one.run.seed}"
     if one.study == two.study:
         raise ConfigError(f"{who} occurs twice in {one.study}: {one.run.folder}, {two.run.folder}.")
-    if one.state != "finished" or two.state != "finished":
-        return two if two.state == "finished" else one
+    if one.state not in OVER or two.state not in OVER:
+        return two if two.state in OVER else one
     numbers = [{k: v for k, v in r.metrics.items() if not _is_timing(k)} for r in (one, two)]
     differing = [key for key in numbers[0] if key in numbers[1] and numbers[0][key] != numbers[1][key]]
     if differing:

@@ -8,21 +8,13 @@ from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from gptlab import registry
 from gptlab.config import Config, EvaluationConfig, ModelConfig, TrainConfig
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, unknown
 
-# Keys that only some choices read: (key, the choices that read it).
-_READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "optimizer": (
-        ("beta1", ("adamw", "muon")),
-        ("beta2", ("adamw", "muon")),
-        ("eps", ("adamw", "muon")),
-        ("momentum", ("sgd", "muon")),
-    ),
-    "schedule": (("final_rate", ("linear", "cosine", "wsd")), ("decay_share", ("wsd",))),
-}
-
-STATIC_PROBES = frozenset({"parameters", "shapes"})  # what they measure does not change by training
+_CHOICES = ("optimizer", "schedule")
+# Keys that only optimizers and schedules read, each those that name it in their signature.
+_LEFT_TO_PARTS = frozenset({"beta1", "beta2", "eps", "momentum", "final_rate", "decay_share"})
 
 
 # Keys that have gone to `evaluation`, which no key of the training moves.
@@ -34,7 +26,20 @@ def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
     """A copy with the context written out. Without a budget no other key means anything: they get their defaults."""
     if train.budget is None:
         return TrainConfig()
-    return dataclasses.replace(train, context=train.context or model.context_length)
+    options = {}
+    for part in parts(train):
+        given = train.options.get(part.kind)
+        if given is not None and (kept := part.settled_options(given)):
+            options[part.kind] = kept
+    return dataclasses.replace(train, context=train.context or model.context_length, options=options)
+
+
+def parts(train: TrainConfig) -> tuple[registry.Component, registry.Component]:
+    """The optimizer and the schedule that are chosen. ConfigError for a name that is not registered, or its options."""
+    for kind in train.options:
+        if kind not in _CHOICES:
+            raise unknown("train.options", kind, _CHOICES)
+    return registry.get("optimizer", train.optimizer), registry.get("schedule", train.schedule)
 
 
 def settle_evaluation(config: Config) -> EvaluationConfig:
@@ -45,19 +50,15 @@ def settle_evaluation(config: Config) -> EvaluationConfig:
 
 
 def settle_intervals(config: Config) -> Config:
-    """A copy with warm-up and intervals in whole steps, where they are shares of the run: 0.05 is every 20th of it.
+    """A copy with warm-up and intervals in whole steps, where they are shares of a run whose steps the config tells.
 
-    ConfigError for a share of a run whose length nobody knows, and for 2.5 steps.
+    0.05 is every 20th of the run. ConfigError for 2.5 steps.
     """
     train, evaluation = config.train, config.evaluation
     if train.budget is None:
         return config
     given = {"train.warmup": train.warmup, "train.log_every": train.log_every, "evaluation.every": evaluation.every}
-    steps = {key: value if value >= 1 or not value else _share(key, value, config) for key, value in given.items()}
-    for key, value in steps.items():
-        if value != int(value):
-            raise ConfigError(f"{key}={value:g}: must be whole steps, or below 1 a share of the run.")
-    warmup, log_every, every = (int(value) for value in steps.values())
+    warmup, log_every, every = (_in_steps(key, value, run_length(train)) for key, value in given.items())
     return dataclasses.replace(
         config,
         train=dataclasses.replace(train, warmup=warmup, log_every=log_every),
@@ -65,18 +66,12 @@ def settle_intervals(config: Config) -> Config:
     )
 
 
-def _share(key: str, share: float, config: Config) -> int:
-    steps = run_length(config.train)
-    if steps is None and config.train.budget_unit == "flops":
-        from gptlab.training.budget import Budget
-
-        steps = Budget.of(config).steps
-    if steps is None:
-        raise ConfigError(
-            f"{key}={share:g}: a share of the run, and with a budget in seconds nobody knows how many steps there will "
-            "be. Give it in steps."
-        )
-    return max(1, round(share * steps))
+def _in_steps(key: str, value: float, steps: int | None) -> float:
+    if value >= 1 or not value:
+        if value != int(value):
+            raise ConfigError(f"{key}={value:g}: must be whole steps, or below 1 a share of the run.")
+        return int(value)
+    return value if steps is None else max(1, round(value * steps))
 
 
 def check_training(config: Config, changed: Collection[str] = ()) -> None:
@@ -178,24 +173,35 @@ def _check_rates(train: TrainConfig) -> None:
     for key in ("beta1", "beta2"):
         if getattr(train, key) >= 1:
             raise ConfigError(f"train.{key}={getattr(train, key)}: must be below 1.")
-    if train.budget_unit == "seconds" and train.schedule != "constant":
+    if train.budget_unit == "seconds" and "total" in registry.get("schedule", train.schedule).inputs:
         raise ConfigError(
             f"train.schedule={train.schedule}: with a budget in seconds nobody knows how many steps there will be. "
             "Allowed: constant (with or without warm-up)."
+        )
+    if train.budget_unit == "seconds" and train.warmup >= 1:
+        raise ConfigError(
+            f"train.warmup={train.warmup:g}: with a budget in seconds nobody knows how many steps there will be, and "
+            "the run could end before its peak rate. Give a share of the time below 1, as in train.warmup=0.1."
         )
 
 
 def _check_read(config: Config, changed: Collection[str]) -> None:
     train = config.train
-    for choice, keys in _READERS.items():
-        value = getattr(train, choice)
-        for key, readers in keys:
-            if value not in readers:
-                _refuse_ignored(changed, {f"train.{key}"}, f"train.{choice}={value} does not read it")
+    chosen = parts(train)
+    for part in chosen:
+        of_kind = {key for other in registry.components(part.kind).values() for key in other.inputs}
+        unread = of_kind & _LEFT_TO_PARTS - {key for other in chosen for key in other.inputs}
+        _refuse_ignored(changed, {f"train.{key}" for key in unread}, f"train.{part.kind}={part.name} does not read it")
     if not train.weight_decay:
         _refuse_ignored(changed, {"train.decay_embeddings", "train.decay_vectors"}, "train.weight_decay is 0")
-    if train.probe_every and not any(value for name, value in vars(config.probes).items() if name not in STATIC_PROBES):
+    if train.probe_every and not _any_probe_looks(config):
         _refuse_ignored(changed, {"train.probe_every"}, "no probe is on that could look")
+
+
+def _any_probe_looks(config: Config) -> bool:
+    """Whether a probe is on whose findings change with training."""
+    on = [name for name, options in vars(config.probes).items() if options is not None]
+    return any(not registry.get("probe", name).facts["static"] for name in on)
 
 
 def _check_machine(config: Config) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,10 +21,12 @@ from gptlab.training.outcome import classify
 class Trained(Measurement):
     """A measurement with what became of the training, and the files that it wrote by itself.
 
-    `files`: names in the run's folder; `artifacts`: SHA-256 of those that lie deeper; `scored`: on which rows.
+    `reason`: why, where the outcome needs a word more; `files`: names in the run's folder; `artifacts`: SHA-256 of
+    those that lie deeper; `scored`: on which rows.
     """
 
     outcome: str = "ok"
+    reason: str = ""
     scored: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     artifacts: dict[str, str] = field(default_factory=dict)
@@ -48,16 +50,8 @@ class Found:
     samples: list[dict[str, Any]] = field(default_factory=list)
     before: list[float] = field(default_factory=list)  # validation loss of each document before training
     loss: float = math.nan  # of the last training batch that was looked at
-    broke_at: int | None = None  # the first step at which loss or gradient were seen not to be finite
-
-    @property
-    def finite(self) -> bool:
-        return self.broke_at is None
-
-    def look(self, metrics: Iterable[float | None]) -> None:
-        """Note the step if any of these numbers is not finite."""
-        if self.broke_at is None and not all(value is None or math.isfinite(value) for value in metrics):
-            self.broke_at = self.spent.step
+    finite: bool = True
+    broke_at: int | None = None  # the first step whose loss, gradient or weights were not finite
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,7 +59,8 @@ class Found:
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Found:
         evaluations = [Evaluation(**evaluation) for evaluation in saved["evaluations"]]
-        return cls(**{**saved, "spent": Spent(**saved["spent"]), "evaluations": evaluations})
+        spent, loss = Spent(**saved["spent"]), float(saved["loss"])  # which may be the text "nan"
+        return cls(**{**saved, "spent": spent, "evaluations": evaluations, "loss": loss})
 
     def best(self) -> Evaluation | None:
         """The evaluation after the start with the lowest loss, the first of equals."""
@@ -92,7 +87,6 @@ class Found:
             "best_loss": best.loss if best else None,
             "best_step": best.step if best else None,
             "initial_loss": initial,
-            "broke_at_step": self.broke_at,
             "entropy_floor": source.entropy.mean(context) if source.entropy else None,
             "unigram_entropy": unigram,
             "steps": spent.step,

@@ -19,7 +19,7 @@ from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.errors import ConfigError
 from gptlab.show.figures import figures
 from gptlab.show.figures.style import drawing
-from gptlab.show.grid import grids
+from gptlab.show.tables import title
 from gptlab.store.study import load_study
 from tests.support.seeded import MANIFEST, Arm, make_seeded
 from tests.support.trained import make_trained
@@ -164,9 +164,9 @@ def test_lost_seeds_are_counted_and_leave_a_mark(tmp_path: Path) -> None:
     row = comparison.row("relu")
     assert (row.n_planned, row.n_finished, row.n_failed, row.n_diverged, row.n_missing) == (10, 5, 1, 1, 3)
     cell = row.cell("final_loss")
-    assert (cell.n, cell.pairs, cell.marked, cell.bold) == (5, 5, True, False)
-    assert cell.verdict == "better"
-    assert cell.reason == "on 5 of 10 seeds"
+    assert (cell.n, cell.pairs, cell.marked, cell.bold) == (6, 6, True, False)  # the diverged one has a number
+    assert (cell.verdict, cell.said, cell.p_corrected) == ("unfinished", "unfinished (6 of 10 seeds)", None)
+    assert cell.lost == {"failed": 1, "to come": 3}
     assert "seed 2 failed: ValueError: no" in row.failures
     assert "seed 3 diverged" in row.failures
     assert len(row.failures) == 4  # one never started
@@ -182,7 +182,7 @@ def test_a_value_that_is_not_finite_is_no_value(tmp_path: Path) -> None:
     assert (cell.n, cell.pairs, cell.reason) == (8, 8, "on 8 of 10 seeds")
     nothing = [Arm("none", values(0)), Arm("x", dict.fromkeys(SEEDS, None), {"n_layers": 3})]
     cell = compared(tmp_path / "b", nothing).row("x").cell("final_loss")
-    assert cell.words == "not comparable (no finished run has a finite value)"
+    assert cell.words == "not comparable (10 of 10 not finite)"
 
 
 def test_no_seed_in_common(tmp_path: Path) -> None:
@@ -410,12 +410,12 @@ def test_times_weigh_nothing_in_the_correction_of_all_else(tmp_path: Path) -> No
     folder = make_seeded(tmp_path / "c", arms(), metric="train_seconds", primary_metric="final_loss")
     comparison = compare([folder], metrics=["train_seconds"])
     assert comparison.row("relu").cell("train_seconds").p == comparison.row("relu").cell("train_seconds").p_corrected
-    assert "timing: depends on the machine and its load" in grids(comparison)[0].title
+    assert "timing: depends on the machine and its load" in title(comparison, comparison.metrics[0])
 
 
 def test_a_time_that_was_declared_primary_says_so(tmp_path: Path) -> None:
     comparison = compare([make_seeded(tmp_path, arms(), metric="train_seconds")])
-    assert "primary metric, timing: depends on the machine" in grids(comparison)[0].title
+    assert "primary metric, timing: depends on the machine" in title(comparison, comparison.metrics[0])
     assert "by themselves" not in caption(comparison)
 
 

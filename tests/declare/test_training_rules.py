@@ -10,6 +10,7 @@ from gptlab.config import Config, TrainConfig, identity
 from gptlab.metrics import METRICS
 from gptlab.planning.plan import expand
 from gptlab.training.budget import Budget
+from gptlab.training.intervals import in_steps
 
 BASE = ["model=tiny", "train.budget=10"]
 
@@ -141,13 +142,14 @@ def test_intervals_may_be_shares_of_the_run() -> None:
     assert identity(short) == identity(compose(["model=tiny", "train=small", "train.budget=60", *said]))
     tokens = compose(["model=tiny", "train.budget=102400", "train.budget_unit=tokens", "evaluation.every=0.05"])
     assert tokens.evaluation.every == 5  # of 100 steps
-    flops = ["model=tiny", "train.budget=1.06e9", "train.budget_unit=flops", "train.warmup=0.5"]
-    assert compose(flops).train.warmup == Budget.of(compose(flops)).steps // 2  # type: ignore[operator]
+    flops = compose(["model=tiny", "train.budget=1.06e9", "train.budget_unit=flops", "train.warmup=0.5"])
+    budget = Budget.of(flops)
+    assert in_steps(flops.train, budget).warmup == round(budget.steps / 2) > 1  # type: ignore[operator]
     one = compose([*BASE, "train.warmup=1", "evaluation.every=1"])
     assert (one.train.warmup, one.evaluation.every) == (1, 1)  # one step, not all of the run
     assert refusal("train.warmup=2.5") == "train.warmup=2.5: must be whole steps, or below 1 a share of the run."
-    seconds = refusal("train.budget_unit=seconds", "evaluation.every=0.1")
-    assert seconds.startswith("evaluation.every=0.1: a share of the run, and with a budget in seconds")
+    timed = compose([*BASE, "train.budget_unit=seconds", "train.warmup=0.1", "evaluation.every=0.1"])
+    assert (timed.train.warmup, timed.evaluation.every) == (0.1, 0.1)  # of the time: steps are not known
 
 
 @pytest.mark.parametrize(
@@ -237,6 +239,7 @@ def test_dropout_of_a_model_that_has_none() -> None:
 
 def test_seconds_have_no_schedule() -> None:
     assert "nobody knows how many steps" in refusal("train.budget_unit=seconds", "train.schedule=cosine")
+    assert "end before its peak rate" in refusal("train.budget_unit=seconds", "train.warmup=1000000")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from gptlab.errors import ConfigError
 from gptlab.metrics import METRICS, metric
 from gptlab.show import formats
+from gptlab.texts import lines, printable
 
 
 @pytest.mark.parametrize("name", ["loss", "parameters", "parameters/attention", "parameters/shortcut"])
@@ -37,7 +38,7 @@ def test_what_is_counted_is_never_tested_for_significance() -> None:
     ],
 )
 def test_nothing_that_steers_a_terminal_gets_through(text: str, shown: str) -> None:
-    assert formats.printable(text) == shown
+    assert printable(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -83,14 +84,14 @@ def test_ratios(value: float | None, base: float | None, shown: str) -> None:
     [(134_679_552, 163_009_536, "-17.38%"), (163_008_000, 163_009_536, "-0.0009%"), (7, 7, "="), (7, 0, "")],
 )
 def test_a_small_change_is_never_shown_as_none(value: int, base: int, shown: str) -> None:
-    assert formats.percent(value, base) == shown
+    assert formats.percent_change(value, base) == shown
 
 
 def test_a_difference_too_small_for_its_places_is_not_shown_as_zero() -> None:
-    assert formats.signed(10.98001, 10.98, 4) == "+1e-05"
-    assert formats.signed(10.98, 10.98, 4) == "="
+    assert formats.difference(10.98001, 10.98, 4) == "+0.000010"
+    assert formats.difference(10.98, 10.98, 4) == "="
 
 
 def test_labels_break_after_their_plus_signs() -> None:
-    assert formats.lines("post_ln+no_shortcut+relu", 16) == ["post_ln+", "no_shortcut+relu"]
-    assert formats.lines("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert lines("post_ln+no_shortcut+relu", 16) == ["post_ln+", "no_shortcut+relu"]
+    assert lines("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
