@@ -172,7 +172,7 @@ def test_keys_that_moved_say_where_they_went(given: str, line: str) -> None:
         ("evaluation.context=65", "longer than model.context_length=64"),
         ("evaluation.tokens=0", "must be 1 or more"),
         ("evaluation.every=0", "must be above 0"),
-        ("evaluation.batches=3", "evaluation: unknown"),
+        ("evaluation.batches=3", "'batches' does not exist"),
     ],
 )
 def test_evaluations_that_cannot_be(given: str, words: str) -> None:
