@@ -95,7 +95,9 @@ KINDS: dict[str, Kind] = {slot: _slot(slot, meaning) for slot, meaning in SLOTS.
     "optimizer": Kind(
         "updates the weights", "train.optimizer", "train.options.optimizer", ("gptlab.training.optimizers",),
         offered=TRAIN_KEYS, first=("groups",),
-        facts={"elementwise": False},  # each weight is updated by itself, so a small model may lie in one buffer
+        # `elementwise`: each weight is updated by itself, so a small model may lie in one buffer; `states`: numbers
+        # that it keeps for each weight.
+        facts={"elementwise": False, "states": 2},
     ),
     "schedule": Kind(
         "the learning rate after warm-up, step by step", "train.schedule", "train.options.schedule",

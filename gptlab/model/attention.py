@@ -93,6 +93,20 @@ class MultiHeadAttention(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
         return self.out_proj(y.transpose(1, 2).flatten(2))  # (B, heads, T, head_dim) -> (B, T, emb_dim)
 
+    def masked_flops(self, tokens: int) -> tuple[int, int]:
+        """Of the products that torch executes over one row: those of pairs beyond the window, those masked within it.
+
+        A window is counted at its full width, and so is the context without one; the second number is then the causal
+        half, or what a window lacks at the ends of the row.
+        """
+        reach = tokens if self.window is None else min(tokens, self.window if self.causal else 2 * self.window - 1)
+        window = tokens if self.window is None else min(tokens, self.window)
+        # With a window of w, tokens 1 to w - 1 see 1 to w - 1 others behind them, themselves included, and the rest w.
+        behind = window * (window + 1) // 2 + (tokens - window) * window
+        visible = behind if self.causal else 2 * behind - tokens
+        pair = 4 * self.W_query.out_features  # one multiply-add for the logit and one for the sum, in every dimension
+        return pair * tokens * (tokens - reach), pair * (tokens * reach - visible)
+
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, emb_dim) -> q (B, n_heads, T, head_dim), k and v (B, n_kv_heads, T, head_dim), normed and rotated."""
         q, k, v = self.W_query(x), self.W_key(x), self.W_value(x)
