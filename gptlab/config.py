@@ -35,6 +35,18 @@ LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
 RERUN_ON = ("nothing", "code", "data", "any")
 
+# Of the model's keys, those that an architecture does not read: they stay at their defaults, and out of config.yaml.
+DEEP_MLP_KEYS = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
+
+
+def unread_by(architecture: str) -> dict[str, Any]:
+    """Key of `model` -> default, of the keys that this architecture does not read."""
+    defaults = dataclasses.asdict(ModelConfig())
+    if architecture == "deep_mlp":
+        return {key: value for key, value in defaults.items() if key not in DEEP_MLP_KEYS | {"options"}}
+    return {"layer_sizes": defaults["layer_sizes"]}
+
+
 # Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
 # explain-id` prints it.
 NOT_IDENTITY = {
@@ -286,6 +298,22 @@ def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def stored(config: Config) -> dict[str, Any]:
+    """The config as config.yaml holds it: a nested dict without the keys that its architecture does not read."""
+    plain = dataclasses.asdict(config)
+    unread = unread_by(config.model.architecture)
+    plain["model"] = {key: value for key, value in plain["model"].items() if key not in unread}
+    return plain
+
+
+def _completed(plain: dict[str, Any]) -> dict[str, Any]:
+    """A stored config with what `stored` left out."""
+    model = plain.get("model")
+    if not isinstance(model, dict):
+        return plain
+    return {**plain, "model": {**unread_by(str(model.get("architecture"))), **model}}
+
+
 def delta(baseline: Config, variant: Config) -> dict[str, tuple[Any, Any]]:
     """What a variant changed: dotted key -> (value in the baseline, value in the variant). Identity keys only."""
     old, new = _declared(baseline), _declared(variant)
@@ -319,7 +347,7 @@ def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
 
 def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     """Dotted key -> value of all keys that can change a result."""
-    plain = dataclasses.asdict(config) if isinstance(config, Config) else config
+    plain = dataclasses.asdict(config) if isinstance(config, Config) else _completed(config)
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.

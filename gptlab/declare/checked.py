@@ -26,7 +26,10 @@ from gptlab.errors import ConfigError
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
-    """A checked `Config` from a composed DictConfig or nested dict. Extra keys, also those behind `+`, are refused."""
+    """A checked `Config` from a composed DictConfig or nested dict. Extra keys, also those behind `+`, are refused.
+
+    `changed`: the keys that the user set; a mapping to what they were set to lets a refusal quote it.
+    """
     plain = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else dict(node)
     assert isinstance(plain, dict)
     plain.pop("hydra", None)
@@ -45,7 +48,7 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
     schema.check_fields(config)
     typed(config.probes)
     settled = settle(config)
-    check(settled, changed)
+    check(settled, changed, config.model)
     return settled
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from gptlab import registry
-from gptlab.config import Config, identity
+from gptlab.config import Config, identity, stored
 from gptlab.errors import GptlabError
 from gptlab.running import provenance
 from gptlab.store import files, locks
@@ -59,7 +59,7 @@ def execute_claimed(
     old = _old_manifest(folder)
     _clear(folder, [] if resume else [*old.get("files", []), *TRAINING])
     manifest = _manifest(config, overrides, start, old if resume else {})
-    files.write_text(folder / CONFIG, OmegaConf.to_yaml(_literal(dataclasses.asdict(config))))
+    files.write_text(folder / CONFIG, OmegaConf.to_yaml(_literal(stored(config))))
     files.write_json(folder / MANIFEST, manifest)
     if PATCH in manifest["files"]:
         files.write_text(folder / PATCH, provenance.patch())

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gptlab.config import NOT_IDENTITY, flatten
+from gptlab.config import NOT_IDENTITY, flatten, unread_by
 from gptlab.errors import ConfigError
 from gptlab.store.artifacts import GENERATION, LAYERS, STEPS
 from gptlab.store.read import PLAN, DamagedError, Outcome, Plan, PlannedRun, load_outcome, load_plan
@@ -99,7 +99,9 @@ def parsed_config(folder: Path) -> dict[str, Any]:
         content = yaml.load(_LEFT_OUT.sub("", text), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
-    return {key: value for key, value in flatten(content or {}).items() if value != {}}
+    flat = {key: value for key, value in flatten(content or {}).items() if value != {}}
+    unread = unread_by(str(flat.get("model.architecture")))  # an older run may have them written out
+    return {k: v for k, v in flat.items() if not (k.startswith("model.") and k.split(".")[1] in unread)}
 
 
 def _is_run(path: Path) -> bool:
