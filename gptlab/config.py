@@ -33,7 +33,9 @@ TRACKERS = ("none", "tensorboard")
 
 LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
+ON_INVALID = ("refuse", "skip")
 RERUN_ON = ("nothing", "code", "data", "any")
+ON_CHANGED = ("refuse", "restart", "resume")
 
 # Of the model's keys, those that an architecture does not read: they stay at their defaults, and out of config.yaml.
 DEEP_MLP_KEYS = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
@@ -59,8 +61,10 @@ NOT_IDENTITY = {
     "launcher": "where runs are started",
     "launcher_options": "where runs are started",
     "on_error": "whether other runs go on",
+    "on_invalid": "which runs go along",
     "retry_failed": "which runs are started",
     "rerun_on": "which runs are started",
+    "on_changed": "which runs are started, and from where",
     "tracker": "a second copy of the history",
     "train.checkpoint_every": "how much of a training a kill can cost",
     "train.keep_checkpoints": "what is left on disk",
@@ -282,8 +286,10 @@ class Config:
     launcher: str = _key("local", choices=LAUNCHERS)
     launcher_options: dict[str, Any] = _key({})  # for submitit or ray: docs/clusters.md
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
+    on_invalid: str = _key("refuse", choices=ON_INVALID)  # a member of a sweep that cannot be built
     retry_failed: bool = False  # run again what failed or is damaged
     rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
+    on_changed: str = _key("refuse", choices=ON_CHANGED)  # for what was broken off, and had other code or other data
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:

@@ -26,14 +26,17 @@ ANY_TOKENIZER = (*TEXT_TOKENIZERS, "ids")
 class TextSource(TokenSource):
     """Text and the tokenizer that reads it.
 
-    `held_out`: how the validation part is chosen, and its share. `kept`: whether the tokens are kept on disk. The fixed
-    batch comes from the start of the whole text, so that it does not change with the split.
+    `held_out`: how the validation part is chosen, and its share. `kept`: whether the tokens are kept on disk. `files`:
+    what the text was read from, if it was. The fixed batch comes from the start of the whole text, so that it does not
+    change with the split.
     """
 
     def __init__(
-        self, where: str, text: Text, tokenizer: str, vocab_size: int, held_out: tuple[str, float], kept: bool = False
-    ) -> None:
+        self, where: str, text: Text, tokenizer: str, vocab_size: int, held_out: tuple[str, float], kept: bool = False,
+        files: str = "",
+    ) -> None:  # fmt: skip
         self.where, self.vocab_size, self._text, self._kept = where, vocab_size, text, kept
+        self.files = [files] if files else []
         self._split, self._fraction = held_out
         self._content: Content = text.scan(tokenizer == "char")
         self.hash = self._content.hash
@@ -184,4 +187,6 @@ def _file(
 ) -> TextSource:
     """Files of UTF-8, one document each: a name, or a glob."""
     text = text_of_files(path)
-    return TextSource(f"data.path={path}", text, tokenizer, vocab_size, (split, validation_fraction), kept=True)
+    return TextSource(
+        f"data.path={path}", text, tokenizer, vocab_size, (split, validation_fraction), kept=True, files=path
+    )

@@ -23,6 +23,15 @@ from gptlab.declare.plugin_probes import own_probes, probes_schema, typed, witho
 from gptlab.declare.refusals import refused
 from gptlab.declare.settling import settle
 from gptlab.errors import ConfigError
+from gptlab.store.config_file import literal
+
+
+def from_stored(plain: dict[str, Any]) -> Config:
+    """The config of a run as this gptlab understands it: checked, and with a default for each key that is newer.
+
+    ConfigError when it cannot be run any more.
+    """
+    return from_omegaconf(literal(plain))
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
@@ -47,8 +56,11 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
     assert isinstance(config, Config)
     schema.check_fields(config)
     typed(config.probes)
-    settled = settle(config)
-    check(settled, changed, config.model)
+    try:
+        settled = settle(config)
+        check(settled, changed, config.model)
+    except ConfigError as error:
+        raise error.with_facts(contradiction=error.code != "unknown-name")  # values that are one by one all right
     return settled
 
 

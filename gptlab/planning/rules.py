@@ -26,7 +26,7 @@ def one_study(jobs: Sequence[Job]) -> None:
         raise ConfigError(f"experiment.name={names[0]!r}: it names a folder. Allowed: letters, digits and . _ -")
     if len({job.config.output_dir for job in jobs}) > 1:
         raise ConfigError("output_dir: the runs of one study share one folder, so it cannot be swept.")
-    for key in ("workers", "launcher", "on_error"):
+    for key in ("workers", "launcher", "on_error", "on_invalid"):
         if len({getattr(job.config, key) for job in jobs}) > 1:
             raise ConfigError(f"{key}: one command starts all its runs in one way, so it cannot be swept.")
     _check_launcher(jobs[0].config)
