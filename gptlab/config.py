@@ -315,9 +315,9 @@ def stored(config: Config) -> dict[str, Any]:
 def _completed(plain: dict[str, Any]) -> dict[str, Any]:
     """A stored config with what `stored` left out."""
     model = plain.get("model")
-    if not isinstance(model, dict):
+    if not isinstance(model, dict) or "architecture" not in model:
         return plain
-    return {**plain, "model": {**unread_by(str(model.get("architecture"))), **model}}
+    return {**plain, "model": {**unread_by(str(model["architecture"])), **model}}
 
 
 def delta(baseline: Config, variant: Config) -> dict[str, tuple[Any, Any]]:

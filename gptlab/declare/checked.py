@@ -60,7 +60,8 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
         settled = settle(config)
         check(settled, changed, config.model)
     except ConfigError as error:
-        raise error.with_facts(contradiction=error.code != "unknown-name")  # values that are one by one all right
+        error.with_facts(contradiction=error.code != "unknown-name")  # values that are one by one all right
+        raise
     return settled
 
 

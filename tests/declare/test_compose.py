@@ -207,7 +207,7 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
         (["model.options=3"], ["model.options=3: must be names and values"]),
         (["model.options.norm=3"], ["model.options.norm=3: must be names and values"]),
         (["model.layers=3"], ["model.layers=3: must say what of which layers: model.layers.0.norm=identity, or in"]),
-        (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init?"]),
+        (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init=gpt2?"]),
         (["probes.gradients=3"], ["probes.gradients=3: must be keys and values (batch_size, context, "]),
         (["data.prompt=${model.nrom}"], ["data.prompt=${model.nrom}: there is no key 'model.nrom'", "'model.norm'"]),
         (["seed=${seed}"], ["seed=${seed}: leads back to itself."]),
@@ -358,8 +358,8 @@ def test_what_is_said_can_be_typed(here: Path) -> None:
     said = refusal("model.layers=foo")
     assert compose([said.split(": ")[2].partition(",")[0]]).model.layers == {"0": {"norm": "identity"}}
     assert compose(["experiment.baseline=[relu,rmsnorm]"]).experiment.baseline == "[relu,rmsnorm]"
-    assert refusal("gradients=null").endswith("Did you mean probes.gradients?")
-    assert refusal("name=x").endswith("Did you mean experiment.name?")
+    assert refusal("gradients=null").endswith("Did you mean probes.gradients=null?")
+    assert refusal("name=x").endswith("Did you mean experiment.name=x?")
 
 
 def test_a_missing_mandatory_value_is_named(here: Path) -> None:
