@@ -7,8 +7,10 @@
 
 is all that a component needs. Its signature is its declaration:
 
-* a parameter named like something the slot is given (a key of the model config, `dim`, `layer`, or a slot, which then
-  arrives as a built module) is an *input*;
+* a parameter named like something the slot is given is an *input*: a key of the model config; a slot, or
+  `shortcut_attention` and `shortcut_feed_forward`, which arrive as built modules (`norm` as a function of the width);
+  `layer`, the number of the block; `make_part`, which builds a part of another slot with that slot's options, as in
+  `make_part("norm", "rmsnorm", dim=64)`;
 * every other parameter has a default and is an *option*, set by `model.options.<slot>.<name>`.
 
 So a component never sees the config, can be used on its own, and the registry knows which keys it reads.
@@ -42,9 +44,12 @@ SLOTS: dict[str, str] = {
     "feed_forward": "transforms each token on its own",
     "position": "tells the model where a token stands",
     "shortcut": "joins a branch to the residual stream",
+    "block": "one layer of the model: which branches it has, and how they meet",
     "init": "chooses the distribution of every weight",
 }
 MODEL_KEYS = frozenset(f.name for f in dataclasses.fields(ModelConfig)) - {"options", "architecture", "layers"}
+SLOT_KEYS = {"block": "layout"}  # where the key of the model config has another name than the slot that it fills
+SHORTCUTS = ("shortcut_attention", "shortcut_feed_forward")  # inputs of these names arrive as built shortcuts
 SLOT_INPUTS: dict[str, frozenset[str]] = {"norm": frozenset({"dim"})}  # what a slot is given beyond the model keys
 ENTRY_POINT_GROUP = "gptlab.components"
 BUILTINS = "gptlab.model"
@@ -95,6 +100,11 @@ class Component:
         return {name: plain[name] for name in given}
 
 
+def key_of(slot: str) -> str:
+    """The key of the model config that names the component of a slot."""
+    return SLOT_KEYS.get(slot, slot)
+
+
 _count = 0  # registrations of whatever kind: a plugin that adds none is a mistake
 _registrars: set[str] = set()  # modules, gptlab's and torch's aside, of which something is registered
 _empty: dict[str, int] = {}  # plugins that were imported and registered nothing, with the count at that time
@@ -107,7 +117,7 @@ def register(slot: str, name: str) -> Callable[[Factory], Factory]:
     def add(factory: Factory) -> Factory:
         if slot not in SLOTS:
             raise unknown("slot", slot, SLOTS)
-        offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
+        offered = MODEL_KEYS | SLOTS.keys() | {"layer", "make_part"} | SLOT_INPUTS.get(slot, frozenset())
         component = describe(slot, name, factory, offered, f"model.options.{slot}")
         refuse_taken(_components[slot].get(name), component)
         _components[slot][name] = component
@@ -169,7 +179,7 @@ def get(slot: str, name: str, where: str | None = None) -> Component:
     """The component `name` of `slot`. ConfigError, naming the key `where`, when there is none."""
     known = components(slot)
     if name not in known:
-        raise unknown(where or f"model.{slot}", name, known, f"gptlab components {slot}")
+        raise unknown(where or f"model.{key_of(slot)}", name, known, f"gptlab components {slot}")
     return known[name]
 
 

@@ -49,7 +49,7 @@ def _print_slot(slot: str) -> None:
     from gptlab import registry
 
     components = registry.components(slot).values()
-    print(f"{slot}: {registry.SLOTS[slot]}  (model.{slot})")
+    print(f"{slot}: {registry.SLOTS[slot]}  (model.{registry.key_of(slot)})")
     width = max((len(component.name) for component in components), default=0)
     for component in components:
         options = ", ".join(f"{option.name}={_say(option.default)}" for option in component.options)

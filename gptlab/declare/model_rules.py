@@ -15,7 +15,7 @@ from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.per_layer import layer_config, layers_of
-from gptlab.model.slots import Parts
+from gptlab.model.slots import Parts, acts_in_attention
 
 
 def check(config: Config, changed: Collection[str] = ()) -> None:
@@ -39,7 +39,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
 
 def _check_gpt(model: ModelConfig) -> None:
     for slot in registry.SLOTS:  # a wrong name is an error even where the slot is not used
-        registry.get(slot, getattr(model, slot))
+        registry.get(slot, getattr(model, registry.key_of(slot)))
     if model.layer_sizes is not None:
         raise ConfigError("model.layer_sizes: only architecture=deep_mlp reads it.")
     _check_layers(model)
@@ -52,7 +52,7 @@ def _check_gpt(model: ModelConfig) -> None:
             "shared table by itself (options.init.tied_std); choose one of the two."
         )
     position = registry.get("position", model.position)
-    if getattr(position.factory, "in_attention", False) and not any("position" in p.inputs for p in chosen(model)):
+    if acts_in_attention(position) and not any("position" in p.inputs for p in chosen(model)):
         raise ConfigError(
             f"model.position={model.position}: acts inside attention, and no attention of this model takes a position. "
             "Use position=none, which comes to the same."

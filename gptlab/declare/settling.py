@@ -24,10 +24,7 @@ GENERAL = {
     "n_kv_heads": "n_heads",
 }
 
-_SLOT_OF = {slot: slot for slot in registry.SLOTS} | {
-    "shortcut_attention": "shortcut",
-    "shortcut_feed_forward": "shortcut",
-}
+_SLOT_OF = {registry.key_of(slot): slot for slot in registry.SLOTS} | dict.fromkeys(registry.SHORTCUTS, "shortcut")
 
 
 def settle(config: Config) -> Config:

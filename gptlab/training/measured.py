@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,11 +30,15 @@ class Trained(Measurement):
 
 
 class Step(NamedTuple):
-    """What one update leaves to be read: loss of its batch, norm of its gradient before clipping, learning rate."""
+    """What one update leaves to be read: loss of its batch, norm of its gradient before clipping, learning rate.
+
+    `auxiliary`: by name, what parts of the model added to the loss, as they weighted it, a mean over micro-batches.
+    """
 
     loss: Tensor
     norm: Tensor
     rate: float
+    auxiliary: Mapping[str, Tensor]
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Found:
     rows: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
     loss: float = math.nan  # of the last training batch that was looked at
+    auxiliary: dict[str, float] = field(default_factory=dict)  # metric -> auxiliary loss of that batch
     finite: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +85,7 @@ class Found:
             "training_flops": spent.flops,
             "train_seconds": spent.seconds,
             "tokens_per_second": spent.tokens / spent.seconds if spent.seconds else None,
+            **self.auxiliary,
         }
         word = classify(final, initial, excess=excess, unigram=unigram)
         return word, {name: value for name, value in metrics.items() if value is not None}
