@@ -13,7 +13,8 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 from gptlab.errors import ConfigError, unknown
 
@@ -55,8 +56,15 @@ NOT_IDENTITY = {
 }
 
 
+NEW = {"new": True}
+
+
 def _key(default: Any, **rules: Any) -> Any:
-    """A dataclass field with its rules (`choices`, `low`, `high`, `above`) as metadata."""
+    """A dataclass field with its rules (`choices`, `low`, `high`, `above`) as metadata.
+
+    `new=True` marks a key that came after runs had been made: at its default it stays out of the identity, so that
+    those runs stay themselves. Such a default never changes; a group (a dataclass) is marked by `field(metadata=NEW)`.
+    """
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=rules)
     return field(default=default, metadata=rules)
@@ -266,25 +274,37 @@ def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
 
 def delta(baseline: Config, variant: Config) -> dict[str, tuple[Any, Any]]:
     """What a variant changed: dotted key -> (value in the baseline, value in the variant). Identity keys only."""
-    old, new = identity_keys(baseline), identity_keys(variant)
+    old, new = _declared(baseline), _declared(variant)
     keys = [*new, *(k for k in old if k not in new)]
     return {k: (old.get(k), new.get(k)) for k in keys if _json(old.get(k, ...)) != _json(new.get(k, ...))}
 
 
-def identity(config: Config | dict[str, Any]) -> str:
+def identity(config: Config | dict[str, Any], version: int | None = None) -> str:
     """SHA-256 (hex) of all that can change a result, with the schema version. Equal hash: equal run.
 
-    Also for a config as a nested dict, as config.yaml holds it.
+    Also for a config as a nested dict, as config.yaml holds it; `version`: of the schema that gave an older run its id.
     """
-    keys = {"schema_version": SCHEMA_VERSION, **identity_keys(config)}
+    keys = {"schema_version": SCHEMA_VERSION if version is None else version, **identity_keys(config)}
     return hashlib.sha256(_json(keys).encode()).hexdigest()
 
 
-def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
-    """Dotted key -> value, of all that goes into the identity; defaults are written out, so a new default is a new id.
+def has_identity(config: dict[str, Any], recorded: str) -> bool:
+    """Whether a stored config has this id, by the schema of today or by the older one that the run was made with."""
+    return any(identity(config, version) == recorded for version in range(SCHEMA_VERSION, 0, -1))
 
+
+def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value, of all that goes into the identity.
+
+    Defaults are written out, so a new default is a new id; but a *new key* at its default is left out (see `_key`).
     ConfigError for what JSON would mix up with something else: 1 and "1" as keys, NaN, a dot within a key.
     """
+    new = defaults_of_new(Config)
+    return {k: v for k, v in _declared(config).items() if k not in new or _json(v) != _json(new[k])}
+
+
+def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value of all keys that can change a result."""
     plain = dataclasses.asdict(config) if isinstance(config, Config) else config
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
@@ -292,6 +312,22 @@ def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
     empty = re.compile(r"model\.options(\.\w+)?|model\.layers|data\.options")
     flat = {key: value for key, value in flatten(kept).items() if key not in NOT_IDENTITY}
     return {key: value for key, value in flat.items() if value != {} or not empty.fullmatch(key)}
+
+
+@cache
+def defaults_of_new(node: type, prefix: str = "", *, new: bool = False) -> dict[str, Any]:
+    """Dotted key -> default, of the keys of a schema that are marked as new, those of a whole new group included."""
+    types, found = get_type_hints(node), {}
+    for f in dataclasses.fields(node):
+        where = f"{prefix}.{f.name}" if prefix else f.name
+        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        marked = new or bool(f.metadata.get("new"))
+        group = next((t for t in (types[f.name], *get_args(types[f.name])) if dataclasses.is_dataclass(t)), None)
+        if marked and not (group and default is not None):
+            found[where] = default
+        if isinstance(group, type):  # a new group that is left out by default has no default inside
+            found |= defaults_of_new(group, where, new=marked and default is not None)
+    return found
 
 
 def _json(value: Any) -> str:

@@ -93,7 +93,7 @@ def _diff(words: Sequence[str], options: dict[str, str], format: str) -> int:
     if len(words) != 2:
         raise ConfigError(f"--diff: takes two run folders, and this names {len(words)}.")
     from gptlab.comparing.diff import run_differences
-    from gptlab.show.formats import printable
+    from gptlab.texts import printable
 
     found = run_differences(Path(words[0]), Path(words[1]))
     if format == "json":
@@ -109,6 +109,6 @@ def _diff(words: Sequence[str], options: dict[str, str], format: str) -> int:
 
 
 def _say(value: object) -> str:
-    from gptlab.show.formats import printable
+    from gptlab.texts import printable
 
     return printable(value) if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

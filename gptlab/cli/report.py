@@ -36,8 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"report: there is no folder {words[0]!r}.")
     from gptlab.comparing.assemble import compare
     from gptlab.comparing.caption import lost_runs
-    from gptlab.show.formats import printable
     from gptlab.show.report.page import write_report
+    from gptlab.texts import printable
 
     comparison = compare([folder], margin=options.get("--margin"))
     target = options.get("--output")

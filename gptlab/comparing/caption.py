@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gptlab.comparing.comparison import Comparison
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.formats import printable
+from gptlab.texts import printable
 
 
 def caption(comparison: Comparison) -> str:

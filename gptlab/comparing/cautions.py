@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gptlab.comparing.comparison import BETTER, Row
-from gptlab.show.formats import printable
 from gptlab.store.records import Source
+from gptlab.texts import printable
 
 MORE = 2.0  # percent more parameters that a winner had better be asked about
 MATCHED = 1.0  # percent: a twin with as many parameters as the baseline

@@ -12,8 +12,8 @@ from typing import Any
 
 from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import METRICS
-from gptlab.show.formats import printable
 from gptlab.store.records import Record, Source, parsed_config
+from gptlab.texts import printable
 
 
 @dataclass

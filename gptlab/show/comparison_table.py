@@ -14,13 +14,13 @@ from rich.text import Text
 from gptlab.comparing.advice import advice
 from gptlab.comparing.caption import caption, lost_runs
 from gptlab.comparing.comparison import BETTER, WORSE, Comparison
-from gptlab.show import formats
 from gptlab.show.grid import SCREEN, Column, Grid
 from gptlab.show.layout import emit, fits, make_console, pack, print_whole
 from gptlab.show.said_once import views
 from gptlab.show.study_columns import LABEL_WIDTH, Group
 from gptlab.show.study_columns import Column as Shown
 from gptlab.show.written_values import Entry
+from gptlab.texts import lines, printable
 
 STYLES = {BETTER: "bold green", WORSE: "red"}
 # Columns that stand together; `pack` puts groups side by side while they fit.
@@ -40,12 +40,12 @@ def print_comparison(comparison: Comparison, console_width: int | None = None, f
     """Print to `file` (standard output), as wide as the terminal unless told otherwise."""
     console = make_console(console_width, file)
     with console.capture() as capture:
-        title, question = formats.printable(comparison.title), formats.printable(comparison.question)
+        title, question = printable(comparison.title), printable(comparison.question)
         console.print()
         console.print(Text.assemble((title, "bold"), ": " if question else "", question))
         console.print()
         print_grids(console, comparison)
-        console.print(Text(formats.printable(caption(comparison)), style="dim"))
+        console.print(Text(printable(caption(comparison)), style="dim"))
         print_remarks(console, comparison)
     emit(console, capture.get())
 
@@ -54,7 +54,7 @@ def print_grids(console: Console, comparison: Comparison) -> None:
     """One table per metric, and above them what they lack."""
     print_advice(console, comparison)
     for shown, common in views(comparison, SCREEN):
-        console.print(Text(formats.printable(shown.title), style="bold"))
+        console.print(Text(printable(shown.title), style="bold"))
         if common:
             console.print(Text(common, style="dim"))
         for table in pack(console, [_column(shown, 0)], _sections(console, shown)):
@@ -65,8 +65,8 @@ def print_grids(console: Console, comparison: Comparison) -> None:
 def print_advice(console: Console, comparison: Comparison) -> None:
     """What is missing for verdicts, and the command that adds it, in one line that can be copied."""
     if found := advice(comparison):
-        console.print(Text(formats.printable(found[0]), style="yellow"))
-        console.print(Text(f"More seeds: {formats.printable(found[1])}"), soft_wrap=True)
+        console.print(Text(printable(found[0]), style="yellow"))
+        console.print(Text(f"More seeds: {printable(found[1])}"), soft_wrap=True)
         console.print()
 
 
@@ -77,7 +77,7 @@ def print_remarks(console: Console, comparison: Comparison) -> None:
     for note in comparison.notes:
         console.print(Text(note, style="dim"))
     for warning in comparison.warnings:
-        console.print(Text.assemble(("Warning: ", "bold yellow"), formats.printable(warning)))
+        console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
 
 
 def _sections(console: Console, grid: Grid) -> list[list[Group]]:
@@ -104,7 +104,7 @@ def _column(grid: Grid, place: int) -> Shown:
     header = column.header.replace(" ", "\n", 1) if column.kind == "number" else column.header.replace(" at ", "\nat ")
     entries = [line[place] for line in grid.lines]
     if column.name == "variant":
-        texts = [Text("\n".join(formats.lines(e.text, LABEL_WIDTH)), "bold" if e.bold else "") for e in entries]
+        texts = [Text("\n".join(lines(e.text, LABEL_WIDTH)), "bold" if e.bold else "") for e in entries]
         return Shown(header, texts, left=True)
     texts = [_text(column, entry) for entry in entries]
     return Shown(header, texts, left=column.kind == "text", least=least, comfortable=comfortable)

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from gptlab.comparing.advice import advice
 from gptlab.comparing.caption import caption, lost_runs
 from gptlab.comparing.comparison import Comparison
-from gptlab.show.formats import printable
 from gptlab.show.grid import PAPER, SCREEN, Column, Grid, grids
 from gptlab.show.latex import latex
 from gptlab.show.said_once import views
 from gptlab.show.written_values import Entry, Value
 from gptlab.store.files import write_text
 from gptlab.store.study import guarded
+from gptlab.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd

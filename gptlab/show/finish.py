@@ -9,9 +9,9 @@ from typing import TextIO
 from gptlab.comparing.assemble import compare
 from gptlab.errors import GptlabError
 from gptlab.show.exports import write_comparison
-from gptlab.show.formats import printable
 from gptlab.show.study_table import print_study
 from gptlab.store.study import Study, load_study, write_tables
+from gptlab.texts import printable
 
 
 def finish_study(folder: Path | str, console_width: int | None = None, file: TextIO | None = None) -> Study:

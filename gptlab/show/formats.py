@@ -10,14 +10,6 @@ NOTHING = ""
 SMALL, LARGE = 1e-2, 1e7  # outside, powers of ten are easier to read
 
 
-def printable(text: str) -> str:
-    """`text` with everything that could steer a terminal (control, escape, direction marks) written out as `\\x1b`.
-
-    Any language's letters stay as they are. Backslashes are doubled, so that nothing is ambiguous.
-    """
-    return "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
-
-
 def count(value: int | float | None) -> str:
     """163,009,536."""
     return NOTHING if value is None else f"{value:,.0f}"
@@ -88,16 +80,3 @@ def si_unit(values: Iterable[float | None]) -> tuple[float, str]:
         if largest >= divisor:
             return divisor, prefix
     return 1, ""
-
-
-def lines(label: str, width: int) -> list[str]:
-    """`label` broken after its `+` signs into lines of at most `width`; a longer piece is cut where it must be."""
-    result = [""]
-    for piece in label.replace("+", "+\0").split("\0"):
-        while len(piece) > width:
-            result += [piece[:width]]
-            piece = piece[width:]
-        if result[-1] and len(result[-1]) + len(piece) > width:
-            result.append("")
-        result[-1] += piece
-    return [line for line in result if line] or [""]

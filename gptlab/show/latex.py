@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from gptlab.comparing.advice import too_few
 from gptlab.comparing.caption import caption, lost_runs
 from gptlab.comparing.comparison import Comparison
-from gptlab.show.formats import printable
 from gptlab.show.grid import PAPER, Column, Grid
 from gptlab.show.said_once import views
 from gptlab.show.written_values import Entry
+from gptlab.texts import printable
 
 # pdfTeX stops at a letter that its fonts lack; it gets the code point, other engines (Umathcode) the letter itself.
 OTHERS = r"\DeclareRobustCommand{\gptlabchar}[2]{\ifdefined\Umathcode#1\else{\ttfamily U+#2}\fi}"

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gptlab.show import formats
 from gptlab.store.study import Study
+from gptlab.texts import lines, printable
 
 LABEL_WIDTH = 24
 STATE_STYLES = {"finished": "green", "failed": "bold red", "damaged": "bold red"}  # all others: yellow
@@ -78,9 +79,7 @@ def rows_of(study: Study) -> Rows:
 def key_columns(rows: Rows) -> list[Column]:
     """Who the row is: the variant, and its seed where there are several."""
     labels = [
-        Text(
-            "\n".join(formats.lines(formats.printable(run["label"]), LABEL_WIDTH)), "bold" if run["is_baseline"] else ""
-        )
+        Text("\n".join(lines(printable(run["label"]), LABEL_WIDTH)), "bold" if run["is_baseline"] else "")
         for run in rows.runs
     ]
     columns = [Column("variant", labels, left=True)]
@@ -108,11 +107,11 @@ def _change(rows: Rows) -> Section:
     states, changes = [], []
     for run in rows.runs:
         states.append(Text(run["state"], style=STATE_STYLES.get(run["state"], "yellow")))
-        change = Text("\n".join(formats.printable(part) for part in run["changed"].split("; ") if part))
+        change = Text("\n".join(printable(part) for part in run["changed"].split("; ") if part))
         if run["is_baseline"]:
             change = Text("(baseline)", style="bold")
         if run["error"]:
-            error = formats.printable(run["error"].splitlines()[0])
+            error = printable(run["error"].splitlines()[0])
             change = Text("\n").join([part for part in (change, Text(error, style="red")) if part])
         changes.append(change)
     return [[Column("state", states, left=True), Column("what changed", changes, left=True, least=34, comfortable=40)]]
@@ -176,7 +175,7 @@ def _text(rows: Rows) -> Section:
     for run, base in zip(rows.runs, rows.bases, strict=True):
         same = _common_tokens(run, base)
         shown = run["text"] if several_prompts else run["new_text"].removeprefix(" ")
-        text = Text(formats.printable(shown))
+        text = Text(printable(shown))
         place = ""
         if same is not None:
             ended = same == len(run["token_ids"]) == len(base["token_ids"]) if base else False

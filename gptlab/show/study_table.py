@@ -16,10 +16,11 @@ from rich.text import Text
 from gptlab.comparing.caption import caption
 from gptlab.comparing.comparison import Comparison
 from gptlab.show.comparison_table import print_advice, print_grids, print_remarks
-from gptlab.show.formats import SAME, printable
+from gptlab.show.formats import SAME
 from gptlab.show.layout import emit, make_console, pack, print_whole
 from gptlab.show.study_columns import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
 from gptlab.store.study import Study
+from gptlab.texts import printable
 
 __all__ = ["STATE_STYLES", "emit", "make_console", "print_study"]
 

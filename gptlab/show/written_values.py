@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptlab.comparing.comparison import Cell
-from gptlab.show.formats import printable
+from gptlab.texts import printable
 
 Value = str | int | float | bool | None
 LARGEST = 1e7  # from here on, powers of ten are easier to read

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gptlab.config import identity
+from gptlab.config import has_identity
 from gptlab.errors import GptlabError
 from gptlab.store import files
 from gptlab.store.find import find_runs, stored_config
@@ -64,7 +64,7 @@ def _wrong_id(folder: Path, recorded: str) -> list[str]:
     """config.yaml and manifest.json must be of the run that result.json is of."""
     problems = []
     try:
-        if identity(stored_config(folder)) != recorded:
+        if not has_identity(stored_config(folder), recorded):
             problems.append(f"config.yaml: is not the config of {recorded[:8]}")
     except GptlabError as error:
         problems.append(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,7 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptlab import compose
-from gptlab.config import NOT_IDENTITY, Config, delta, flatten, identity, identity_keys
+from gptlab import config as schema
+from gptlab.config import (
+    NEW,
+    NOT_IDENTITY,
+    Config,
+    defaults_of_new,
+    delta,
+    flatten,
+    has_identity,
+    identity,
+    identity_keys,
+)
 from gptlab.errors import ConfigError
 
 GOLDEN = Path(__file__).with_name("golden_ids.json")
@@ -77,8 +89,6 @@ def test_the_order_of_keys_does_not_count(options: dict[str, Any], random: Any) 
 @settings(deadline=None)
 @given(values)
 def test_a_stored_config_keeps_its_id(value: Any) -> None:
-    import dataclasses
-
     config = with_option(value)
     stored = json.loads(json.dumps(dataclasses.asdict(config)))
     assert identity(stored) == identity(config)
@@ -146,6 +156,46 @@ def test_a_difference_is_a_difference_of_ids() -> None:
     one, other = with_option(1), with_option(1.0)
     assert delta(one, other) == {"model.options.norm.eps": (1, 1.0)}
     assert delta(one, one) == {}
+
+
+@dataclasses.dataclass
+class Later:
+    """A group that came whole."""
+
+    depth: int = 3
+    names: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Grown:
+    """A schema to which keys were added."""
+
+    old: int = 1
+    key: float = dataclasses.field(default=0.5, metadata=NEW)
+    group: Later = dataclasses.field(default_factory=Later, metadata=NEW)
+    left_out: Later | None = dataclasses.field(default=None, metadata=NEW)
+
+
+def test_the_keys_of_a_schema_that_are_new() -> None:
+    assert defaults_of_new(Grown) == {"key": 0.5, "group.depth": 3, "group.names": [], "left_out": None}
+
+
+def test_a_new_key_gives_no_old_run_another_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dataclasses.asdict(Config())
+    monkeypatch.setattr(schema, "defaults_of_new", lambda _: {"model.later": 0.5, "later.names": []})
+
+    def grown(value: Any, names: list[str]) -> dict[str, Any]:
+        return before | {"model": before["model"] | {"later": value}, "later": {"names": names}}
+
+    assert identity(grown(0.5, [])) == identity(before)
+    assert len({identity(grown(0.5, ["a"])), identity(grown(0.25, [])), identity(before)}) == 3
+    assert identity_keys(grown(0.25, []))["model.later"] == 0.25
+
+
+def test_a_run_of_an_older_schema_keeps_the_id_that_it_records() -> None:
+    stored = dataclasses.asdict(Config())
+    assert has_identity(stored, identity(stored, version=1)) and has_identity(stored, identity(stored))
+    assert not has_identity(stored | {"seed": 1}, identity(stored, version=1))
 
 
 if __name__ == "__main__":

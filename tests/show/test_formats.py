@@ -7,6 +7,7 @@ import pytest
 from gptlab.errors import ConfigError
 from gptlab.metrics import METRICS, metric
 from gptlab.show import formats
+from gptlab.texts import lines, printable
 
 
 @pytest.mark.parametrize("name", ["loss", "parameters", "parameters/attention", "parameters/shortcut"])
@@ -37,7 +38,7 @@ def test_what_is_counted_is_never_tested_for_significance() -> None:
     ],
 )
 def test_nothing_that_steers_a_terminal_gets_through(text: str, shown: str) -> None:
-    assert formats.printable(text) == shown
+    assert printable(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -92,5 +93,5 @@ def test_a_difference_too_small_for_its_places_is_not_shown_as_zero() -> None:
 
 
 def test_labels_break_after_their_plus_signs() -> None:
-    assert formats.lines("post_ln+no_shortcut+relu", 16) == ["post_ln+", "no_shortcut+relu"]
-    assert formats.lines("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert lines("post_ln+no_shortcut+relu", 16) == ["post_ln+", "no_shortcut+relu"]
+    assert lines("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]

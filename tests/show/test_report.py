@@ -16,11 +16,11 @@ import pytest
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
 from gptlab.show.finish import finish_study
-from gptlab.show.formats import printable
 from gptlab.show.report.page import write_report
 from gptlab.show.report.payload import script_json, shared
 from gptlab.show.report.svg import inline
 from gptlab.show.report.verdict_columns import COLUMNS, number, probability, remarks, signed
+from gptlab.texts import printable
 from tests.support.hostile import ATTACK, NAMES, make_hostile
 from tests.support.synthetic import BASELINE, TWELVE, Variant, make_study
 from tests.support.trained import make_trained

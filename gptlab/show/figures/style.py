@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import METRICS
-from gptlab.show.formats import printable
 from gptlab.store.files import make_folder, write_bytes
+from gptlab.texts import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptlab.comparing.comparison import Row
-from gptlab.show.formats import printable
 from gptlab.show.report.payload import Runs, setting_word
 from gptlab.store.read import DamagedError
 from gptlab.store.records import MANIFEST, Record
 from gptlab.store.states import load_object
 from gptlab.store.study import Study
+from gptlab.texts import printable
 
 MOST_TEXTS, MOST_FAILURES, MOST_ROWS = 60, 200, 200
 MOST_TOKENS = 200

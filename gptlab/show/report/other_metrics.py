@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from gptlab.comparing.advice import too_few
 from gptlab.comparing.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.formats import printable
 from gptlab.show.report.verdict_columns import amount, difference
+from gptlab.texts import printable
 
 ROWS = 50
 

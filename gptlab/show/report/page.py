@@ -16,7 +16,6 @@ from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison,
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.figures import figures
 from gptlab.show.figures.style import drawing, svg
-from gptlab.show.formats import printable
 from gptlab.show.report import details
 from gptlab.show.report.other_metrics import others
 from gptlab.show.report.payload import Runs, payload, script_json, timing
@@ -25,6 +24,7 @@ from gptlab.show.report.verdict_columns import COLUMNS, amount, remarks, unsaid
 from gptlab.store.files import write_text
 from gptlab.store.records import Record
 from gptlab.store.study import Study, load_study
+from gptlab.texts import printable
 
 NAME = "report.html"
 ROWS = 100  # of a table in the file itself; the script shows the others, page by page

@@ -16,8 +16,8 @@ from gptlab.comparing.comparison import Comparison, Row
 from gptlab.comparing.evidence import Margin
 from gptlab.comparing.variants import differences
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.formats import printable
 from gptlab.store.records import Facts, Record, parsed_config
+from gptlab.texts import printable
 
 Runs = Mapping[str, Mapping[int, Record]]  # label -> seed -> run
 

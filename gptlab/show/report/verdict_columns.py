@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from gptlab.comparing.advice import remainder, too_few
 from gptlab.comparing.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison, Row
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.formats import printable
 from gptlab.show.report.payload import setting_word
+from gptlab.texts import printable
 
 CELL_CHARACTERS = 240  # of a setting, in the table
 
