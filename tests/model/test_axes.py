@@ -307,7 +307,9 @@ def test_more_placements_by_their_formulas() -> None:
     peri, sandwich = make(norm_placement="peri"), make(norm_placement="sandwich")
     ids = torch.tensor([[1, 2, 3]])
     y = peri.emb_norm(peri.tok_emb(ids) + peri.pos_emb.weight[:3])
-    torch.testing.assert_close(peri(ids), sandwich.out_head(sandwich.final_norm(nn.Sequential(*sandwich.trf_blocks)(y))))
+    torch.testing.assert_close(
+        peri(ids), sandwich.out_head(sandwich.final_norm(nn.Sequential(*sandwich.trf_blocks)(y)))
+    )
 
 
 def test_deepnorm_draws_the_branches_smaller() -> None:
