@@ -115,6 +115,7 @@ def compare(
     metric: str | Sequence[str] = (),
     by: str | None = None,
     margin: str | float | None = None,
+    pooled: bool = False,
 ) -> Comparison:
     """What `gptlab compare` shows, for studies or single runs: `.frame()` is the table, `.rows` its evidence.
 
@@ -123,4 +124,4 @@ def compare(
     from gptlab.comparing.assemble import compare as compare_runs
 
     metrics = [metric] if isinstance(metric, str) else list(metric)
-    return compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin)
+    return compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin, pooled=pooled)

@@ -11,7 +11,7 @@ from gptlab.errors import ConfigError, unknown
 
 HELP = """\
 usage: gptlab compare PATH... [--baseline VARIANT] [--metric M[,M...]] [--margin 0.01|1%] [--by step]
-                      [--format table|md|csv|json|latex|html]
+                      [--pooled] [--format table|md|csv|json|latex|html]
        gptlab compare --diff RUN RUN [--format table|json]
 
 Compares the variants in studies (their folders) or in single runs (their folders) with their baseline, seed by seed.
@@ -19,6 +19,7 @@ Compares the variants in studies (their folders) or in single runs (their folder
 --metric    what to show; without it the primary metric and all others that vary
 --margin    a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
 --by step   several budgets of training side by side
+--pooled    for few seeds: one spread for all arms in the primary metric, and Dunnett's test; says what that assumes
 --format    csv and json have every column and every digit
 --diff      config, code, environment and data of two runs: what differs
 
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     if format not in FORMATS:
         raise unknown("--format", format, FORMATS)
     if "--diff" in flags:
-        return _diff(words, options, format)
+        return _diff(words, {**options, **dict.fromkeys(flags & {"--pooled"}, "")}, format)
     from gptlab.comparing.assemble import compare
     from gptlab.show.comparison_table import print_comparison
     from gptlab.show.exports import export
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         metrics=[name for name in options.get("--metric", "").split(",") if name],
         by=options.get("--by"),
         margin=options.get("--margin"),
+        pooled="--pooled" in flags,
     )
     if format == "table":
         print_comparison(comparison)
@@ -73,10 +75,10 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], dict[str, str], set[str
         flag = "--help" if flag == "-h" else flag
         if not flag.startswith("-"):
             words.append(text)
-        elif flag in ("--help", "--diff") and not equals:
+        elif flag in ("--help", "--diff", "--pooled") and not equals:
             flags.add(flag)
         elif flag not in OPTIONS:
-            raise unknown("option", flag, [*OPTIONS, "--diff", "--help"])
+            raise unknown("option", flag, [*OPTIONS, "--diff", "--help", "--pooled"])
         elif flag in options:
             raise ConfigError(f"{flag}: given twice. There can be only one.")
         else:

@@ -23,8 +23,8 @@ def too_few(comparison: Comparison) -> str:
 def more_seeds(comparison: Comparison) -> str:
     """The study's command with as many seeds as a finding takes; what is there stays, and is not run again.
 
-    Planned runs that failed or are missing count among these seeds, since the command runs them. Diverged ones do not:
-    they would diverge again.
+    Planned runs that failed or are missing count among these seeds, since the command runs them. Diverged ones
+    without a number do not: they would diverge again.
     """
     seeds = sorted({seed for row in comparison.rows for seed in row.runs})
     after = max(seeds, default=0)
@@ -51,7 +51,11 @@ def _lost(comparison: Comparison) -> Counter[str]:
 
 def _within_reach(comparison: Comparison) -> int:
     """Planned seeds that a variant could share with its baseline, at the most, once all that can be run has been."""
-    could = {row.label: {seed for seed, run in row.runs.items() if run.state != "diverged"} for row in comparison.rows}
+    primary = comparison.primary_metric
+    could = {
+        row.label: {seed for seed, run in row.runs.items() if run.state != "diverged" or primary in run.metrics}
+        for row in comparison.rows
+    }
     shared = (could[row.label] & could[row.baseline] for row in comparison.rows if row.baseline is not None)
     return max(map(len, shared), default=0)
 

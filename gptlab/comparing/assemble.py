@@ -1,48 +1,26 @@
-"""From folders to a comparison: read the runs, group them into variants, pair each with its baseline, test, correct.
-
-The primary metric was declared before the runs, so its tests are corrected by Holm over the variants. All else is
-looked at because it is there: Benjamini and Hochberg over everything else, and marked exploratory. Values at budgets of
-training and times are families of their own, so that a look at them changes no other verdict.
-"""
+"""From folders to a comparison: read the runs, group them into variants, pair each with its baseline, test, correct."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gptlab.comparing import cautions, evidence
-from gptlab.comparing import statistics as stats
+from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
-from gptlab.comparing.comparable import Findings, check
+from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row
-from gptlab.comparing.evidence import Draft, Margin
+from gptlab.comparing.margin import Margin
+from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError
-from gptlab.store.records import load_sources, parsed_config
+from gptlab.store.records import Record, load_sources, parsed_config
+from gptlab.store.states import OVER
 
 COUNTED = ("parameters", "flops_forward_per_token")
-LOST = {"failed": "n_failed", "diverged": "n_diverged"}
-
-
-@dataclass
-class _Member:
-    """A variant on its way to a row."""
-
-    variant: Variant
-    base: _Member | None
-    delta: dict[str, tuple[Any, Any]]
-    values: dict[Key, dict[int, float]]
-    findings: Findings
-    drafts: dict[Key, Draft]
-
-    @property
-    def expected(self) -> int:
-        """Seeds that were planned for both."""
-        return len(self.variant.runs.keys() & self.base.variant.runs.keys()) if self.base else 0
+LOST = {"finished": "n_finished", "failed": "n_failed", "diverged": "n_diverged"}
 
 
 def compare(
@@ -52,12 +30,14 @@ def compare(
     metrics: Sequence[str] = (),
     by: str | None = None,
     margin: str | float | None = None,
+    pooled: bool = False,
 ) -> Comparison:
     """Compare the runs in `paths`: study folders, or run folders.
 
     `baseline`: a variant's label, in place of the planned one. `metrics`: those to show. `by="step"` adds the values at
     several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%").
-    ConfigError for whatever cannot be compared, by name.
+    `pooled`: one spread for all arms in the primary metric, and Dunnett's test. ConfigError for whatever cannot be
+    compared, by name.
     """
     if not paths:
         raise ConfigError("compare: name a study's folder (gptlab ls lists them).")
@@ -68,23 +48,24 @@ def compare(
     variants, notes = group(sources)
     if not variants:
         raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
-    members = _members(variants, pair(variants, baseline, not any(s.plan.command for s in sources)))
+    variants = _paired(variants, baseline, by_position=not any(s.plan.command for s in sources))
     primary, more = primary_of(sources)
-    names = shown(dict.fromkeys(key[0] for m in members for key in m.values), primary, metrics)
-    for m in members:  # what is not shown weighs nothing in the correction of what is
-        m.values = {key: values for key, values in m.values.items() if key[0] in names or not on_request(key[0])}
+    names = shown(dict.fromkeys(key[0] for v in variants for key in v.values), primary, metrics)
+    for v in variants:  # what is not shown weighs nothing in the correction of what is
+        v.values = {key: values for key, values in v.values.items() if key[0] in names or not on_request(key[0])}
     steps: tuple[int, ...] = ()
     stepped: tuple[str, ...] = ()
     if by:
         chosen = step_metrics(metrics, primary)
-        tables = {m.variant.key: step_values(list(m.variant.runs.values()), chosen) for m in members}
+        tables = {v.key: step_values(list(v.runs.values()), chosen) for v in variants}
         steps, stepped = choose_steps(tables, chosen)
-        for m in members:
-            m.values |= {key: v for key, v in tables[m.variant.key].items() if key[0] in stepped and key[1] in steps}
-    for member in members:
-        _draft(member, primary, limit)
-    _correct(members, primary, limit)
-    rows = tuple(_row(member, primary) for member in members)
+        for v in variants:
+            v.values |= {key: found for key, found in tables[v.key].items() if key[0] in stepped and key[1] in steps}
+    for variant in variants:
+        _fill_cells(variant, primary, limit)
+    assumed = pool_noise(variants, primary, limit) if pooled else ""
+    families.correct(variants, primary)
+    rows = tuple(_row(variant) for variant in variants)
     return Comparison(
         folders=tuple(dict.fromkeys(source.folder for source in sources)),
         title=", ".join(dict.fromkeys(s.plan.study or s.folder.name for s in sources)),
@@ -98,41 +79,44 @@ def compare(
         keys=tuple(dict.fromkeys(key for row in rows for key in row.delta)),
         command=sources[0].plan.command if len(sources) == 1 else (),
         margin=limit.text if limit else "",
+        pooled=assumed,
         warnings=(*more, *cautions.warnings(sources, rows, primary)),
         notes=tuple(notes),
     )
 
 
-def _members(variants: Sequence[Variant], pairs: Mapping[str, str | None]) -> list[_Member]:
-    """Baselines first, otherwise as planned."""
+def _paired(variants: Sequence[Variant], baseline: str | None, by_position: bool) -> list[Variant]:
+    """Each with its values, its baseline and what stands against the two; baselines first, otherwise as planned."""
+    pairs = pair(variants, baseline, by_position)
     used = {key for key in pairs.values() if key}
     ordered = sorted(variants, key=lambda v: v.key not in used)
-    known = {v.key: _Member(v, None, {}, _values(v.runs.values()), Findings(), {}) for v in ordered}
-    _fill_causal(known.values())
-    for member in known.values():
-        base = member.base = known.get(pairs[member.variant.key] or "")
+    known = {v.key: v for v in ordered}
+    for variant in ordered:
+        variant.values = _values(variant.runs.values())
+        base = variant.base = known.get(pairs[variant.key] or "")
         if base:
-            member.delta = _delta(member.variant, base.variant)
-            shared = sorted(member.variant.runs.keys() & base.variant.runs.keys())
-            runs = [(member.variant.runs[seed], base.variant.runs[seed]) for seed in shared]
-            member.findings = check([r for r in runs if r[0].state == r[1].state == "finished"], member.delta)
-    return list(known.values())
+            variant.delta = _delta(variant, base)
+            shared = sorted(variant.runs.keys() & base.runs.keys())
+            runs = [(variant.runs[seed], base.runs[seed]) for seed in shared]
+            variant.findings = check([r for r in runs if r[0].state in OVER and r[1].state in OVER], variant.delta)
+    _fill_causal(ordered)
+    return ordered
 
 
-def _fill_causal(members: Iterable[_Member]) -> None:
+def _fill_causal(variants: Sequence[Variant]) -> None:
     """The causal loss of a model with a mask is its loss: written out where a model without one has to be compared."""
     own, causal = ("final_loss", None), ("final_causal_loss", None)
-    if any(causal in member.values for member in members):
-        for member in members:
-            if own in member.values:
-                member.values.setdefault(causal, member.values[own])
+    if any(causal in variant.values for variant in variants):
+        for variant in variants:
+            if own in variant.values and causal not in variant.values and _config(variant).get("model.causal") is True:
+                variant.values[causal] = variant.values[own]
 
 
-def _values(records: Any) -> dict[Key, dict[int, float]]:
-    """(metric, None) -> seed -> value, of the runs that finished."""
+def _values(records: Iterable[Record]) -> dict[Key, dict[int, float]]:
+    """(metric, None) -> seed -> value, of the runs that have ended, well or not: a finite number always counts."""
     values: dict[Key, dict[int, float]] = {}
     for record in sorted(records, key=lambda r: r.run.seed):
-        if record.state == "finished":
+        if record.state in OVER:
             for name, value in record.metrics.items():
                 values.setdefault((name, None), {})[record.run.seed] = value
     return values
@@ -143,60 +127,55 @@ def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
     ids = {record.run.id for record in base.runs.values()}
     planned = [r.run.delta for r in own.runs.values() if r.run.baseline_id in ids and r.run.delta]
     if planned:
-        return planned[0]
-    configs = [next(filter(None, (parsed_config(r.folder) for r in v.runs.values())), {}) for v in (base, own)]
+        return dict(planned[0])
+    configs = [_config(base), _config(own)]
     return differences(*configs) if all(configs) else {}
 
 
-def _draft(member: _Member, primary: str, limit: Margin | None) -> None:
+def _config(variant: Variant) -> dict[str, Any]:
+    """The variant's config, from the first of its runs that has one; empty where none has."""
+    return next(filter(None, (parsed_config(record.folder) for record in variant.runs.values())), {})
+
+
+def _fill_cells(variant: Variant, primary: str, limit: Margin | None) -> None:
     """All cells of one row but for what needs the other rows."""
-    for key, values in {(primary, None): {}, **member.values}.items():
+    base = variant.base
+    expected = len(variant.runs.keys() & base.runs.keys()) if base else 0
+    for key, values in {(primary, None): {}, **variant.values}.items():
         name, step = key
         about = declared(name)
-        base = member.base
         if base is None:
-            member.drafts[key] = evidence.summary(about, step, values)
+            variant.cells[key] = evidence.summary(about, step, values)
             continue
-        problem = member.findings.reason(about, step)
         others = base.values.get(key, {})
-        draft = evidence.compared(about, step, values, others, member.expected, problem)
-        if draft.found and key == (primary, None):
-            evidence.confirm(draft, limit, stats.mean([others[seed] for seed in values if seed in others]))
-        member.drafts[key] = draft
+        first = key == (primary, None)
+        variant.cells[key] = evidence.compared(
+            about,
+            step,
+            values,
+            others,
+            expected=expected,
+            lost=lost_seeds.of_pairs(variant.runs, base.runs, values.keys() & others.keys(), name),
+            problem=variant.findings.reason(about, step),
+            primary=first,
+            margin=limit if first else None,
+        )
 
 
-def _correct(members: Sequence[_Member], primary: str, limit: Margin | None) -> None:
-    """Correct the p values within their families, and put the corrected ones into the drafts."""
-    families: dict[str, list[Draft]] = {}
-    for member in members:
-        for (name, step), draft in member.drafts.items():
-            if "p" in draft:
-                timed = declared(name).kind == "timing"
-                rest = "steps" if step is not None else "timing" if timed else "exploratory"
-                families.setdefault("primary" if name == primary and step is None else rest, []).append(draft)
-    for family, drafts in families.items():
-        adjust = stats.holm if family == "primary" else stats.benjamini_hochberg
-        for draft, p in zip(drafts, adjust([draft["p"] for draft in drafts]), strict=True):
-            draft["p_corrected"] = p
-        if family == "primary" and limit:
-            for draft, p in zip(drafts, stats.holm([draft["p_equivalence"] for draft in drafts]), strict=True):
-                draft["p_equivalence"] = p
-
-
-def _row(member: _Member, primary: str) -> Row:
-    variant, runs = member.variant, list(member.variant.runs.values())
-    states = Counter(LOST.get(r.state, "n_finished" if r.state == "finished" else "n_missing") for r in runs)
+def _row(variant: Variant) -> Row:
+    base, runs = variant.base, list(variant.runs.values())
+    states = Counter(LOST.get(run.state, "n_missing") for run in runs)
     counts: dict[str, Number | None] = {}
     for name in COUNTED:
-        own, base = _count(member, name), _count(member.base, name) if member.base else None
+        own, its = _count(variant, name), _count(base, name) if base else None
         counts[name] = own
-        counts[f"{name} difference"] = None if own is None or base is None else own - base
+        counts[f"{name} difference"] = None if own is None or its is None else own - its
     return Row(
         label=variant.label,
         variant=variant.key if "\0" not in variant.key else "",
         study=variant.source.plan.study or variant.source.folder.name,
-        baseline=member.base.variant.label if member.base else None,
-        delta=member.delta,
+        baseline=base.label if base else None,
+        delta=variant.delta,
         n_planned=len(runs),
         n_finished=states["n_finished"],
         n_failed=states["n_failed"],
@@ -206,18 +185,18 @@ def _row(member: _Member, primary: str) -> Row:
         parameters_difference=counts["parameters difference"],
         flops=counts["flops_forward_per_token"],
         flops_difference=counts["flops_forward_per_token difference"],
-        cells={key: evidence.finish(draft, key == (primary, None)) for key, draft in member.drafts.items()},
-        values=member.values,
-        flags=member.findings.flags,
+        cells=variant.cells,
+        values=variant.values,
+        flags=variant.findings.flags,
         failures=failures(runs),
         folders=tuple(record.folder for record in runs),
         runs=variant.runs,
     )
 
 
-def _count(member: _Member, name: str) -> Number | None:
+def _count(variant: Variant, name: str) -> Number | None:
     """A count that every seed agrees on; the first one's where they do not (the cell says so)."""
-    return next(iter(member.values.get((name, None), {}).values()), None)
+    return next(iter(variant.values.get((name, None), {}).values()), None)
 
 
 def _common_baseline(rows: Sequence[Row]) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from gptlab.comparing.comparison import Key
 from gptlab.errors import ConfigError
 from gptlab.metrics import metric
-from gptlab.store.artifacts import read_steps
-from gptlab.store.read import DamagedError
+from gptlab.store.damage import DamagedError
 from gptlab.store.records import Record
+from gptlab.store.run_tables import read_steps
+from gptlab.store.states import OVER
 
 MOST = 5  # budgets side by side
 AT_STEPS = {"final_loss": "validation_loss", "final_excess": "excess"}  # a run's number -> the curve that it ends
@@ -27,10 +28,10 @@ def step_metrics(asked: Sequence[str], primary: str) -> tuple[str, ...]:
 
 
 def step_values(records: Sequence[Record], names: Sequence[str]) -> dict[Key, dict[int, float]]:
-    """(metric, step) -> seed -> value, of the runs that finished. A file that cannot be read costs its run."""
+    """(metric, step) -> seed -> value, of the runs that have ended. A file that cannot be read costs its run."""
     found: dict[Key, dict[int, float]] = {}
     for record in records:
-        if record.state != "finished":
+        if record.state not in OVER:
             continue
         try:
             rows = read_steps(record.folder, {})

@@ -19,12 +19,15 @@ def caption(comparison: Comparison) -> str:
         apart = ["values at training steps"] if comparison.steps else []
         apart += ["times"] if any(declared(name).kind == "timing" for name in comparison.metrics[1:]) else []
         families = f" ({' and '.join(apart)} by themselves)" if apart else ""
+        correction = "by Dunnett" if comparison.pooled else "corrected by Holm"
         facts.append(
             "Differences are variant minus baseline (xN: ratios), paired by seed; low and high: 95 % Student-t "
             "interval (two seeds: their range). ±: half the 95 % t interval of the mean. "
-            f"p: paired t test; {comparison.primary_metric} corrected by Holm over the variants, all else by "
+            f"p: paired t test; {comparison.primary_metric} {correction} over the planned variants, all else by "
             f"Benjamini-Hochberg{families} and exploratory. Fewer than five seeds are exploratory too."
         )
+        if comparison.pooled:
+            facts.append(comparison.pooled)
         if comparison.margin:
             facts.append(f"Equivalent: within {comparison.margin} by two one-sided tests.")
     return " ".join(facts)

@@ -57,7 +57,8 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
     ):
         if found:
             flags.append(f"other {what} than the baseline's: {found}")
-    training, flag = _training(pairs, delta)
+    # A training that diverged was ended early, by its own outcome: that is no unequal budget.
+    training, flag = _training([p for p in pairs if p[0].state == p[1].state == "finished"], delta)
     sides = (("the variant", 0), ("the baseline", 1))
     leaked = [who for who, side in sides if any(p[side].outcome == "leaked" for p in pairs)]
     # Where no entropy is known, no loss tells of a leak; the config does.

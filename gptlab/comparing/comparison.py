@@ -23,9 +23,11 @@ DIFFERENT = "clear difference"  # of a metric of which neither direction is bett
 EQUIVALENT = "equivalent within margin"
 UNCLEAR = "no clear difference"
 TOO_FEW = "too few seeds"
+UNFINISHED = "unfinished"  # planned runs are still to come
 NOT_COMPARABLE = "not comparable"
 FINDINGS = (BETTER, WORSE, DIFFERENT)
-VERDICTS = (*FINDINGS, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE)
+VERDICTS = (*FINDINGS, EQUIVALENT, UNCLEAR, TOO_FEW, UNFINISHED, NOT_COMPARABLE)
+TO_COME = "to come"  # in `Cell.lost`: a run that has not ended
 
 Key = tuple[str, int | None]  # a metric, and the training step it was read at (None: the run's own single number)
 Number = int | float
@@ -47,6 +49,8 @@ class Cell:
     sd: float | None = None  # over these seeds; None for one seed and for what is counted
     half_width: float | None = None  # of the 95 % t interval of `mean`, from three seeds
     pairs: int = 0  # seeds that the baseline has too: all that follows rests on them
+    expected: int = 0  # seeds that were planned for both
+    lost: Mapping[str, int] = field(default_factory=dict)  # what became of the planned pairs without a number -> seeds
     scale: Literal["difference", "ratio"] = "difference"
     difference: float | None = None
     relative: float | None = None  # the same in percent of the baseline's mean
@@ -54,15 +58,17 @@ class Cell:
     high: float | None = None
     interval: Literal["t", "range", ""] = ""
     p: float | None = None  # paired t test, two-sided
-    p_corrected: float | None = None  # Holm for the primary metric, else Benjamini-Hochberg
+    p_corrected: float | None = None  # Holm (pooled: Dunnett) for the primary metric, else Benjamini-Hochberg
     p_sign_flip: float | None = None  # exact; primary metric, from eight pairs
     p_equivalence: float | None = None  # two one-sided tests against the margin, corrected as `p_corrected` is
     correlation: float | None = None  # of variant and baseline over the seeds: what pairing gained
-    effect: float | None = None  # mean difference / sd of the differences (in logarithms for a ratio)
+    spread: float | None = None  # sd of the paired differences (in logarithms for a ratio)
+    effect: float | None = None  # mean difference / `spread`
     noise_units: float | None = None  # mean difference / sd of the baseline over seeds
     wins: int | None = None  # pairs in which the variant is the better one; None where neither direction is better
     detectable: float | None = None  # smallest effect found with 80 % power, on `scale` (for a ratio, above 1)
-    n_needed: int | None = None  # seeds to find the observed difference with 80 % power; None also beyond the search
+    n_needed: int | None = None  # seeds to find the observed difference with 80 % power; None also beyond the search.
+    # Both at the level that its correction left this test
     verdict: str = ""  # one of VERDICTS; empty where nothing is tested, and `reason` says why
     reason: str = ""  # in words: what limits the verdict
     exploratory: bool = False  # not the declared primary metric, or fewer than five pairs
@@ -70,13 +76,32 @@ class Cell:
     bold: bool = False  # better, after correction, and nothing to be said against it
 
     @property
-    def words(self) -> str:
-        """The verdict as a table shows it: `too few seeds`, `not comparable (other data)`, `better (exploratory)`."""
-        if not self.verdict:
-            return self.reason
+    def said(self) -> str:
+        """The verdict with what belongs to it: `not comparable (other data)`, `no clear difference (5 of 12 diverged)`,
+        `unfinished (3 of 10 seeds)`."""
         if self.verdict == NOT_COMPARABLE:
             return f"{self.verdict} ({self.reason})"
-        return f"{self.verdict} (exploratory)" if self.exploratory and self.verdict in FINDINGS else self.verdict
+        if self.verdict == UNFINISHED:
+            return f"{self.verdict} ({self.pairs} of {self.expected} seeds)"
+        return f"{self.verdict} ({self.share_lost})" if self.verdict and self.share_lost else self.verdict
+
+    @property
+    def share_lost(self) -> str:
+        """`5 of 12 diverged, baseline: 1 of 12 failed`; empty where nothing was lost for good."""
+        return ", ".join(
+            f"baseline: {number} of {self.expected} {word.removeprefix('baseline ')}"
+            if word.startswith("baseline ")
+            else f"{number} of {self.expected} {word}"
+            for word, number in self.lost.items()
+            if word != TO_COME
+        )
+
+    @property
+    def words(self) -> str:
+        """`said`, and whether it is exploratory; of what is not tested, why: `better (exploratory)`."""
+        if not self.verdict:
+            return self.reason
+        return f"{self.said} (exploratory)" if self.exploratory and self.verdict in FINDINGS else self.said
 
 
 @dataclass(frozen=True)
@@ -140,6 +165,7 @@ class Comparison:
     keys: tuple[str, ...]  # config keys in which some row differs from its baseline
     command: tuple[str, ...] = ()  # that planned the study; empty for several studies, or where none is known
     margin: str = ""  # as given: `0.01` in the primary metric's unit, or `1%`
+    pooled: str = ""  # what a pooled residual assumes, and what speaks for it here; empty where none is used
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -157,12 +183,17 @@ class Comparison:
     @cached_property
     def most_pairs(self) -> int:
         """Seeds that a variant shares with its baseline, at the most, over all that is compared."""
-        return max((cell.pairs for row in self.rows for cell in row.cells.values() if cell.verdict), default=0)
+        return max((cell.pairs for cell in self._shown if cell.verdict), default=0)
 
     @cached_property
     def has_too_few(self) -> bool:
         """Whether some difference lacks nothing but seeds."""
-        return any(cell.verdict == TOO_FEW for row in self.rows for cell in row.cells.values())
+        return any(cell.verdict == TOO_FEW for cell in self._shown)
+
+    @property
+    def _shown(self) -> list[Cell]:
+        names = {*self.metrics, *self.step_metrics}
+        return [cell for row in self.rows for (name, _), cell in row.cells.items() if name in names]
 
     def row(self, label: str) -> Row:
         """The row called `label`. KeyError when there is none."""

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ALPHA = 0.05
-POWER = 0.8
 SIGN_FLIP_FROM, SIGN_FLIP_TO = 8, 30  # below, its smallest p cannot survive a correction; above, it takes too long
-MOST_SEEDS = 1000  # as far as `n_needed` looks
 RESOLUTION = 2.0**-23  # of float32: a spread below it is rounding, not seeds
 
 
@@ -64,8 +62,13 @@ def paired(differences: Sequence[float]) -> Paired:
 
 def equivalence(middle: float, spread: float, n: int, low: float, high: float) -> float:
     """p of the two one-sided t tests that the true mean difference lies between `low` and `high`."""
-    error, stdtr = spread / math.sqrt(n), _special().stdtr
-    return float(max(stdtr(n - 1, -(middle - low) / error), stdtr(n - 1, (middle - high) / error)))
+    return equivalence_by(middle, spread / math.sqrt(n), n - 1, low, high)
+
+
+def equivalence_by(middle: float, error: float, df: int, low: float, high: float) -> float:
+    """The same, from a standard error with `df` degrees of freedom."""
+    stdtr = _special().stdtr
+    return float(max(stdtr(df, -(middle - low) / error), stdtr(df, (middle - high) / error)))
 
 
 @functools.cache
@@ -97,22 +100,29 @@ def sign_flip(differences: Sequence[float]) -> float:
     return float(min(1.0, (int(above.sum()) + int(below.sum())) / 2 ** len(sizes)))
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down adjustment: the chance of even one false finding stays below 5 %."""
+def holm(ps: Sequence[float], size: int = 0) -> list[float]:
+    """Holm's step-down adjustment: the chance of even one false finding stays below 5 %.
+
+    `size`: tests that were planned, where more than these; the missing ones count as if they had found nothing, so that
+    no adjusted p can rise when they come.
+    """
+    size = max(size, len(ps))
     order = sorted(range(len(ps)), key=ps.__getitem__)
     adjusted, highest = [0.0] * len(ps), 0.0
     for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(ps) - rank) * ps[place]))
+        highest = max(highest, min(1.0, (size - rank) * ps[place]))
         adjusted[place] = highest
     return adjusted
 
 
-def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's step-up adjustment: of the findings, at most 5 % are expected to be false."""
+def benjamini_hochberg(ps: Sequence[float], size: int = 0) -> list[float]:
+    """Benjamini and Hochberg's step-up adjustment: of the findings, at most 5 % are expected to be false. `size`: as
+    for `holm`."""
+    size = max(size, len(ps))
     order = sorted(range(len(ps)), key=ps.__getitem__, reverse=True)
     adjusted, lowest = [0.0] * len(ps), 1.0
     for rank, place in enumerate(order):
-        lowest = min(lowest, len(ps) / (len(ps) - rank) * ps[place])
+        lowest = min(lowest, size / (len(ps) - rank) * ps[place])
         adjusted[place] = lowest
     return adjusted
 
@@ -131,37 +141,6 @@ def flat(values: Sequence[float], size: float | None = None) -> bool:
     """Whether `values` differ by no more than float32 can resolve in numbers of `size` (their own by default)."""
     size = max(map(abs, values)) if size is None else size
     return max(values) - min(values) <= 2 * RESOLUTION * size
-
-
-def detectable(n: int) -> float | None:
-    """The smallest true mean difference, in sd of the differences, that n pairs find with 80 % power at 5 %."""
-    return None if n < 3 else float(_detectable()[min(n, MOST_SEEDS)])
-
-
-def n_needed(effect: float) -> int | None:
-    """How many pairs find a true mean difference of `effect` sd with 80 % power; None beyond a thousand."""
-    import numpy as np
-
-    found = int(np.searchsorted(-_detectable(), -abs(effect)))  # the table falls with n
-    return max(found, 3) if found <= MOST_SEEDS else None
-
-
-@functools.cache
-def _detectable() -> Any:
-    """Index n -> the effect, by bisection on the power of the t test (noncentral t), all n at once."""
-    import numpy as np
-
-    special = _special()
-    n = np.arange(3, MOST_SEEDS + 1, dtype=float)
-    critical = special.stdtrit(n - 1, 1 - ALPHA / 2)
-    low, high = np.zeros_like(n), 8.0 * np.sqrt(3 / n)  # shifts below 14: nctdtr fails in places far beyond them
-    for _ in range(48):
-        middle = (low + high) / 2
-        shift = middle * np.sqrt(n)
-        # The far tail (a significant result of the wrong sign) is below 1e-5 here and left out of the power.
-        enough = 1 - special.nctdtr(n - 1, shift, critical) >= POWER
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.concatenate([np.full(3, np.inf), high])
 
 
 def _special() -> Any:

@@ -10,15 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gptlab.comparing.comparable import Findings
+from gptlab.comparing.comparison import Cell, Key
 from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import METRICS
 from gptlab.store.records import Record, Source, parsed_config
+from gptlab.store.states import OVER
 from gptlab.texts import printable
 
 
 @dataclass
 class Variant:
-    """One variant and its runs, at most one for each seed."""
+    """One variant and its runs, at most one for each seed; then, step by step, what it is compared with and how."""
 
     key: str
     label: str
@@ -26,6 +29,11 @@ class Variant:
     runs: dict[int, Record] = field(default_factory=dict)
     baselines: dict[str, None] = field(default_factory=dict)  # ids that its runs are to be compared with
     copies: int = 0  # runs that other studies hold too, with the same numbers
+    base: Variant | None = None
+    delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # the config keys that differ from the baseline's
+    values: dict[Key, dict[int, float]] = field(default_factory=dict)  # -> seed -> value
+    findings: Findings = field(default_factory=Findings)  # what stands against a comparison
+    cells: dict[Key, Cell] = field(default_factory=dict)
 
 
 def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
@@ -122,8 +130,8 @@ def _one_of(variant: Variant, one: Record, two: Record) -> Record:
     who = f"{printable(variant.label)}: seed {one.run.seed}"
     if one.study == two.study:
         raise ConfigError(f"{who} occurs twice in {one.study}: {one.run.folder}, {two.run.folder}.")
-    if one.state != "finished" or two.state != "finished":
-        return two if two.state == "finished" else one
+    if one.state not in OVER or two.state not in OVER:
+        return two if two.state in OVER else one
     numbers = [{k: v for k, v in r.metrics.items() if not _is_timing(k)} for r in (one, two)]
     differing = [key for key in numbers[0] if key in numbers[1] and numbers[0][key] != numbers[1][key]]
     if differing:

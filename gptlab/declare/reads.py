@@ -67,7 +67,7 @@ def block_parts(block: ModelConfig) -> list[registry.Component]:
             parts.append(registry.get(name, getattr(block, name)))
     wanted = {name for part in parts[1:] for name in part.inputs} & registry.SLOTS.keys()
     parts += [registry.get(slot, getattr(block, slot)) for slot in sorted(wanted)]
-    inside = [inner for part in parts for inner in inner_parts(part, block.options.get(part.slot, {}))]
+    inside = [inner for part in parts for inner in inner_parts(part, block.options.get(part.kind, {}))]
     return parts + [part for part in inside if part not in parts]
 
 
@@ -79,7 +79,7 @@ def _has_norms(block: ModelConfig) -> bool:
 
 def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[registry.Component]:
     """The parts that an option of a slot reaches: with two kinds of shortcut, it may be one of them or both."""
-    return [part for part in parts if part.slot == slot and any(known.name == option for known in part.options)]
+    return [part for part in parts if part.kind == slot and any(known.name == option for known in part.options)]
 
 
 def keys_read(model: ModelConfig) -> frozenset[str]:
@@ -87,8 +87,8 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
     if model.architecture == "deep_mlp":
         return DEEP_MLP_FRAME
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
-    frame = [registry.get(slot, getattr(model, slot)) for slot in ("position", "init")]
-    keys |= {name for part in frame for name in part.inputs}
+    frame = ("position", "init", "norm")
+    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in frame}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
         keys |= {"norm"}
     if model.norm == "identity" and model.norm_placement not in _PLACED_BY_SCALE:
@@ -103,13 +103,18 @@ def block_keys_read(block: ModelConfig) -> frozenset[str]:
     layout = registry.get("block", block.layout)
     parts = block_parts(block)
     keys = {"layout", "norm_placement", "options"}.union(*(part.inputs for part in parts))
-    if not _has_norms(block) and not any("norm" in part.inputs for part in parts if part.slot != "block"):
+    if not _has_norms(block) and not any("norm" in part.inputs for part in parts if part.kind != "block"):
         keys -= {"norm"}
     if any(getattr(block, name) is None for name in set(registry.SHORTCUTS) & set(layout.inputs)):
         keys |= {"shortcut"}
     if any(getattr(block, site) is None for site in (_SITES - {"drop_embedding"}) & keys):
         keys |= {"drop_rate"}
-    return frozenset(keys)
+    return frozenset(keys - _overruled(block))
+
+
+def _overruled(block: ModelConfig) -> frozenset[str]:
+    """The keys of sizes that `hidden_dim` takes the place of."""
+    return frozenset({"expansion", "hidden_multiple"} if block.hidden_dim is not None else ())
 
 
 def why_unread(model: ModelConfig, name: str) -> str:
@@ -128,6 +133,8 @@ def why_unread(model: ModelConfig, name: str) -> str:
         return "shortcut_attention and shortcut_feed_forward are both set"
     if name == "drop_rate":
         return "every dropout site has its own rate"
+    if name in _overruled(model):
+        return f"hidden_dim={model.hidden_dim} sets the width itself"
     readers = [
         f"{slot}={component.name}"
         for slot in registry.SLOTS

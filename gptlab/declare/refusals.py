@@ -16,33 +16,40 @@ from omegaconf.errors import (
 )
 
 from gptlab.config import Config, flatten
-from gptlab.errors import ConfigError, closest, unknown
-from gptlab.values import KEYS, at, base_of, fields_of, kind_of, misfits, say, words
+from gptlab.errors import ConfigError, closest, wrong_value
+from gptlab.values import base_of, fields_of, kind_of, misfits, say, words
+from gptlab.values import unknown_key as the_unknown_key
 
 
 def refused(error: OmegaConfBaseException, node: Any) -> ConfigError:
     """What OmegaConf says of the nested dict `node`, in gptlab's words."""
     key = str(error.full_key or error.key or "")
     found = _interpolation(error, key, node) or next(misfits(node), None)
-    return found or at(key, ConfigError(f"{key or 'config'}: its value cannot be used here."))
+    return found or ConfigError(
+        f"{key or 'config'}: its value cannot be used here.", code="value-cannot-be-used", key=key
+    )
 
 
 def of_override(place: str, error: OmegaConfBaseException) -> ConfigError:
     """What OmegaConf says of the override `place` (empty where there is none to name), in gptlab's words."""
     key = str(error.full_key or error.key or "")
     if isinstance(error, (ConfigKeyError, ConfigAttributeError)):
-        said = str(unknown_key(key))
-        return ConfigError(f"{place}: {said}" if place else said)
+        found = unknown_key(key)
+        return found.reworded(f"{place}: {found}") if place else found
     given, equals, _ = place.lstrip("+").partition("=")
     key = given if equals else key
     kind = kind_of(key.partition("[")[0])
     if kind is None:
-        return ConfigError(f"{place or key}: cannot be used here.")
+        return ConfigError(f"{place or key}: cannot be used here.", code="override-cannot-be-used", key=key)
     expected = f"must be {words(kind)}."
     value = place.partition("=")[2]
     if words(kind).startswith("text") and value[:1] in ("[", "{"):
         expected += f" Text that has brackets goes in quotes: {quoted(key, value)}"
-    return ConfigError(f"{place.lstrip('+')}: {expected}" if place else f"{key}: {expected}")
+    bare = value.strip("'\"")
+    if bare != value and "," in bare:
+        expected += f" Without the quotes it is a sweep: {key}={bare}"
+    said = f"{place.lstrip('+') or key}: {expected}"
+    return ConfigError(said, code="wrong-type", key=key, value=value, expected=words(kind))
 
 
 def unknown_key(full_key: str) -> ConfigError:
@@ -50,9 +57,10 @@ def unknown_key(full_key: str) -> ConfigError:
     parent, _, key = full_key.rpartition(".")
     base, _ = base_of(kind_of(parent) if parent else Config)
     if base is Any or typing.get_origin(base) is dict:
-        return ConfigError(f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE.")
+        said = f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE."
+        return ConfigError(said, code="free-key-by-full-name", key=full_key)
     siblings = fields_of(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
-    return unknown(parent or "config", key, siblings, KEYS)
+    return the_unknown_key(parent or "config", key, siblings)
 
 
 def quoted(key: str, value: str) -> str:
@@ -76,4 +84,4 @@ def _interpolation(error: OmegaConfBaseException, key: str, node: Any) -> Config
         why = "leads back to itself."
     else:
         why = f"what it stands for does not fit: must be {words(kind_of(key))}."
-    return at(key, ConfigError(f"{key}={say(text)}: {why}"))
+    return wrong_value(key, say(text), why, code="interpolation")

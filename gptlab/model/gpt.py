@@ -111,6 +111,9 @@ class GPT(nn.Module):
         """What stands behind the last block."""
         return [self.final_norm, self.out_head]
 
+    def parameter_roles(self) -> dict[str, str]:
+        return {"out_head.weight": "head"}
+
     def example_input(self, batch_size: int, context: int) -> Tensor:
         """Token ids (batch_size, context), all zero, on the model's device."""
         return torch.zeros(batch_size, context, dtype=torch.long, device=self.tok_emb.weight.device)

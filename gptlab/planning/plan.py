@@ -123,7 +123,7 @@ def _named(overrides: Sequence[str], shared: Collection[str]) -> Iterator[None]:
         own = [text for text in overrides if text not in shared]
         if not own or any(str(error).startswith(text) for text in own):
             raise
-        raise ConfigError(f"{error} (in the run {' '.join(overrides)})") from error
+        raise error.reworded(f"{error} (in the run {' '.join(overrides)})", run=list(overrides)) from error
 
 
 def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:

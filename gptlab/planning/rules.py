@@ -44,7 +44,8 @@ def refuse_idle_values(jobs: Sequence[Job]) -> None:
                 continue
             if len({str(other.idle[key]) for other in alike}) == 1:
                 raise error
-            raise ConfigError(f"{error} (in the run {' '.join(job.overrides)}; nor would any other run use it)")
+            said = f"{error} (in the run {' '.join(job.overrides)}; nor would any other run use it)"
+            raise error.reworded(said, run=list(job.overrides))
 
 
 def check_flops(job: Job) -> None:

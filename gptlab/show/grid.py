@@ -188,7 +188,7 @@ def _cell_entries(cell: Cell, places: int, columns: Sequence[Column], said: bool
         if quiet and name in ("verdict", "note"):
             yield Entry(value or None, remainder(cell) if name == "note" else "")
         elif name == "verdict":
-            yield text_entry(cell.words if cell.verdict == NOT_COMPARABLE else cell.verdict, cell.bold)
+            yield text_entry(cell.said, cell.bold)
         elif value is None or isinstance(value, (str, bool)):
             yield value_entry(value)
         elif name in ("mean", "sd", "half_width"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptlab.comparing import statistics
+from gptlab.comparing import power
 from gptlab.comparing.assemble import compare
 from gptlab.show.exports import export
 from tests.support.seeded import Arm, make_seeded
@@ -37,7 +37,7 @@ def test_ten_thousand_runs_compare_in_two_seconds(tmp_path: Path) -> None:
         for number in range(1000)
     ]
     folder = make_seeded(tmp_path, arms, baseline="v0")
-    statistics.detectable(3)  # scipy and its table are loaded
+    power.detectable(3)  # scipy and its table are loaded
     times = []
     for _ in range(3):
         start = time.perf_counter()

@@ -164,9 +164,9 @@ def test_lost_seeds_are_counted_and_leave_a_mark(tmp_path: Path) -> None:
     row = comparison.row("relu")
     assert (row.n_planned, row.n_finished, row.n_failed, row.n_diverged, row.n_missing) == (10, 5, 1, 1, 3)
     cell = row.cell("final_loss")
-    assert (cell.n, cell.pairs, cell.marked, cell.bold) == (5, 5, True, False)
-    assert cell.verdict == "better"
-    assert cell.reason == "on 5 of 10 seeds"
+    assert (cell.n, cell.pairs, cell.marked, cell.bold) == (6, 6, True, False)  # the diverged one has a number
+    assert (cell.verdict, cell.said, cell.p_corrected) == ("unfinished", "unfinished (6 of 10 seeds)", None)
+    assert cell.lost == {"failed": 1, "to come": 3}
     assert "seed 2 failed: ValueError: no" in row.failures
     assert "seed 3 diverged" in row.failures
     assert len(row.failures) == 4  # one never started
@@ -182,7 +182,7 @@ def test_a_value_that_is_not_finite_is_no_value(tmp_path: Path) -> None:
     assert (cell.n, cell.pairs, cell.reason) == (8, 8, "on 8 of 10 seeds")
     nothing = [Arm("none", values(0)), Arm("x", dict.fromkeys(SEEDS, None), {"n_layers": 3})]
     cell = compared(tmp_path / "b", nothing).row("x").cell("final_loss")
-    assert cell.words == "not comparable (no finished run has a finite value)"
+    assert cell.words == "not comparable (10 of 10 not finite)"
 
 
 def test_no_seed_in_common(tmp_path: Path) -> None:

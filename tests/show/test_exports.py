@@ -364,7 +364,8 @@ def test_seeds_that_were_planned_are_not_asked_for_anew(
     tmp_path: Path, states: dict[int, str], said: str, command: str
 ) -> None:
     seeds = [1, 2, 3, 4, 5]
-    found = [Arm("none", values(0, seeds)), Arm("x", values(1, seeds), {"n_layers": 9}, states=states)]
+    own = {seed: None if states.get(seed) == "diverged" else value for seed, value in values(1, seeds).items()}
+    found = [Arm("none", values(0, seeds)), Arm("x", own, {"n_layers": 9}, states=states)]
     given = ["gptlab", "seed=1,2,3,4,5", "retry_failed=false"]
     words, asked = advice(compare([make_seeded(tmp_path, found, command=given)])) or ("", "")
     assert words.endswith(said)

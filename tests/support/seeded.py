@@ -33,6 +33,7 @@ class Arm:
     outcome: str = "ok"
     train: Mapping[str, Any] = field(default_factory=dict)
     curve: Sequence[int] = ()  # steps at which there is a validation loss
+    curve_ends_in_value: bool = False  # the last validation loss is the run's own number
     history_bytes: bool = False  # whether the result says how long the history is; older ones do not
     files: Mapping[str, str] = field(default_factory=dict)  # more that each run writes
 
@@ -85,6 +86,10 @@ def _id(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
+def _loss_at(arm: Arm, step: int, value: float) -> float:
+    return value if arm.curve_ends_in_value and step == max(arm.curve) else value + 100 / (step + 1)
+
+
 def _write(folder: Path, arm: Arm, seed: int, value: float | None, metric: str, id_: str) -> None:
     folder.mkdir()
     model = "".join(f"  {key}: {value}\n" for key, value in {**MODEL, **arm.model}.items())
@@ -96,7 +101,7 @@ def _write(folder: Path, arm: Arm, seed: int, value: float | None, metric: str, 
     if arm.curve:
         lines = [
             {"step": step, "tokens": step * 64, "flops": step * 1e6, "seconds": step / 10}
-            | {"metrics": {"validation_loss": (value or 0) + 100 / (step + 1), "train_loss": value}}
+            | {"metrics": {"validation_loss": _loss_at(arm, step, value or 0), "train_loss": value}}
             for step in arm.curve
         ]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -108,7 +113,7 @@ def _write(folder: Path, arm: Arm, seed: int, value: float | None, metric: str, 
     result |= {"error": None if state in ("finished", "diverged") else "ValueError: no", "seconds": 1.0}
     result |= {
         "outcome": arm.outcome,
-        "metrics": {**numbers, metric: value, **arm.metrics} if state == "finished" else {},
+        "metrics": {**numbers, metric: value, **arm.metrics} if state in ("finished", "diverged") else {},
     }
     if state == "crashed":
         return

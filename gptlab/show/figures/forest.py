@@ -14,6 +14,7 @@ from gptlab.comparing.comparison import (
     NOT_COMPARABLE,
     TOO_FEW,
     UNCLEAR,
+    UNFINISHED,
     WORSE,
     Cell,
     Comparison,
@@ -36,6 +37,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     EQUIVALENT: {"marker": "D", "color": style.GREEN, "markerfacecolor": style.GREEN},
     UNCLEAR: {"marker": "o", "color": "#666666", "markerfacecolor": "white"},
     TOO_FEW: {"marker": "^", "color": "#666666", "markerfacecolor": "white", "linestyle": (0, (2, 2))},
+    UNFINISHED: {"marker": "v", "color": "#666666", "markerfacecolor": "white", "linestyle": (0, (2, 2))},
     NOT_COMPARABLE: {"marker": "x", "color": "#666666"},
 }
 LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.3, 0.8, 0.65  # inches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gptlab.comparing.advice import too_few
-from gptlab.comparing.comparison import NOT_COMPARABLE, TOO_FEW, Cell, Comparison
+from gptlab.comparing.comparison import TOO_FEW, Cell, Comparison
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.report.verdict_columns import amount, difference
 from gptlab.texts import printable
@@ -47,5 +47,5 @@ def _other(cell: Cell, baseline: bool, said: bool) -> Other:
         return Other(mean, "", "")
     if said and cell.verdict == TOO_FEW:
         return Other(difference(cell), "", "")
-    words = f"{cell.verdict} ({cell.reason})" if cell.verdict == NOT_COMPARABLE else cell.verdict or cell.reason
+    words = cell.said or cell.reason
     return Other(difference(cell) or mean, cell.verdict.replace(" ", "-"), printable(words))

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gptlab.comparing import statistics as stats
+from gptlab.comparing import power
 from gptlab.comparing.comparable import CAUSAL_LOSSES
 from gptlab.comparing.comparison import Comparison, Row
-from gptlab.comparing.evidence import Margin
+from gptlab.comparing.margin import Margin
 from gptlab.comparing.variants import differences
 from gptlab.comparing.which_metrics import declared
 from gptlab.store.records import Facts, Record, parsed_config
@@ -52,7 +52,7 @@ def payload(comparison: Comparison, runs: Runs) -> dict[str, Any]:
         "facts": [[printable(text) for text in fact] for fact in facts],
         "settings": _settings(rows, runs),
         "values": {name: [_values(row, name, seeds[row.label], runs[row.label]) for row in rows] for name in names},
-        "detectable": [stats.detectable(n) for n in range(3, stats.MOST_SEEDS + 1)] if comparison.has_baseline else [],
+        "detectable": [power.detectable(n) for n in range(3, power.MOST_SEEDS + 1)] if comparison.has_baseline else [],
     }
 
 
