@@ -356,7 +356,11 @@ def _check_canonical(where: str, value: Any) -> None:
         for key, item in value.items():
             if not isinstance(key, str) or "." in key:
                 kind = "holds a dot" if isinstance(key, str) else "is no text"
-                raise ConfigError(f"{where or 'config'}: the key {key!r} {kind}, so it could be taken for another one.")
+                raise ConfigError(
+                    f"{where or 'config'}: the key {key!r} {kind}, so it could be taken for another one.",
+                    code="key-not-canonical",
+                    kind=kind,
+                )
             _check_canonical(f"{where}.{key}" if where else key, item)
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):

@@ -21,7 +21,7 @@ _SOURCES: dict[str, frozenset[str]] = {
     }),
     "parameters": frozenset({
         "parameters", "parameters_tied", "parameters_untied", "mib", "flops_forward_per_token",
-        "flops_training_per_token",
+        "flops_visible_per_token", "flops_training_per_token",
     }),
     "gradients": frozenset({
         "loss", "ln_vocab_size", "grad_norm", "grad_norm_first", "grad_norm_last", "grad_mean_abs"
@@ -65,8 +65,21 @@ _ALL = (
     Metric("parameters_untied", "parameters", "lower", "exact", "weights if the output head had its own matrix"),
     Metric("parameters_tied", "parameters", "lower", "exact", "weights if the output head shared the token embedding"),
     Metric("mib", "MiB", "lower", "exact", "memory of the weights, as stored (4 bytes each in float32)"),
-    Metric("flops_forward_per_token", "FLOPs/token", "lower", "exact", "multiplications and additions, forward pass"),
-    Metric("flops_training_per_token", "FLOPs/token", "lower", "exact", "the same for forward and backward together"),
+    Metric(
+        "flops_forward_per_token",
+        "FLOPs/token",
+        "lower",
+        "exact",
+        "of a forward pass; masked pairs included",
+    ),
+    Metric("flops_visible_per_token", "FLOPs/token", "lower", "exact", "of a forward pass; masked pairs left out"),
+    Metric(
+        "flops_training_per_token",
+        "FLOPs/token",
+        "lower",
+        "exact",
+        "of forward and backward together",
+    ),
     Metric("loss", "nats/token", "neither", "stochastic", "of one batch before training; squared error for vectors"),
     Metric("ln_vocab_size", "nats/token", "neither", "exact", "ln(vocab_size): the loss of guessing all words equally"),
     Metric("grad_norm", "L2 norm", "neither", "positive_scale", "square root of the sum of squared gradients"),
@@ -127,7 +140,13 @@ def declare(metric: Metric) -> Metric:
             raise unknown(f"metric {metric.name}: {what}", value, allowed)
     present = METRICS.setdefault(metric.name, metric)
     if present != metric and (metric.name in OWN or present.source != metric.source):
-        raise ConfigError(f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].")
+        raise ConfigError(
+            f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].",
+            code="metric-declared-twice",
+            name=metric.name,
+            meaning=present.meaning,
+            unit=present.unit,
+        )
     METRICS[metric.name] = metric  # by its own plugin, changed and loaded again
     return metric
 

@@ -72,7 +72,11 @@ class LanguageSource(TokenSource):
         if language.size > vocab_size:
             raise ConfigError(
                 f"{self.where}: token id {language.size - 1} is outside model.vocab_size={vocab_size}, which has ids "
-                f"0 to {vocab_size - 1}. Choose other data or model.vocab_size={language.size} or more."
+                f"0 to {vocab_size - 1}. Choose other data or model.vocab_size={language.size} or more.",
+                code="language-outside-vocabulary",
+                where=self.where,
+                vocab_size=vocab_size,
+                size=language.size,
             )
 
     @property

@@ -45,7 +45,11 @@ class TextSource(TokenSource):
         if tokenizer == "char" and self.tokenizer.n_vocab > vocab_size:
             raise ConfigError(
                 f"{where}: has {self.tokenizer.n_vocab} distinct characters (data.tokenizer=char), more than "
-                f"model.vocab_size={vocab_size}. Choose other data (data=random_tokens fits) or a larger vocabulary."
+                f"model.vocab_size={vocab_size}. Choose other data (data=random_tokens fits) or a larger vocabulary.",
+                code="too-many-characters",
+                where=where,
+                n_vocab=self.tokenizer.n_vocab,
+                vocab_size=vocab_size,
             )
 
     def tokens(self, count: int) -> list[int]:
@@ -58,7 +62,11 @@ class TextSource(TokenSource):
         if len(ids) < count:
             raise ConfigError(
                 f"{self.where}: {len(ids)} tokens (data.tokenizer={self.tokenizer.name}), but {count} are needed. "
-                "Give more text, or a smaller batch_size or context."
+                "Give more text, or a smaller batch_size or context.",
+                code="too-few-tokens",
+                where=self.where,
+                name=self.tokenizer.name,
+                count=count,
             )
         return ids
 
@@ -83,7 +91,12 @@ class TextSource(TokenSource):
             raise ConfigError(
                 f"{self.where}: {training} tokens to train on and {validation} to validate on "
                 f"(data.split={self._split}, data.validation_fraction={self._fraction:g}), but rows of {context} need "
-                f"{context + 1} in each. Give more text, or a smaller context."
+                f"{context + 1} in each. Give more text, or a smaller context.",
+                code="too-few-tokens-to-split",
+                where=self.where,
+                training=training,
+                validation=validation,
+                context=context,
             )
 
     def unigram(self, context: int) -> float:
@@ -117,12 +130,20 @@ class TextSource(TokenSource):
     def _parts(self) -> tuple[Part, Part]:
         if self._split == "document" and sum(length > 0 for length in self._content.lengths) < 2:
             raise ConfigError(
-                f"data.split=document: {self.where} is a single document. data.split=position can hold out its end."
+                f"data.split=document: {self.where} is a single document. data.split=position can hold out its end.",
+                code="split-of-one-document",
+                key="data.split",
+                value="document",
+                where=self.where,
             )
         corpus = self._corpus()
         check_ids([corpus.largest], self.tokenizer.name, self.vocab_size, self.where, "other data")
         if len(corpus.ids) < 2:
-            raise ConfigError(f"{self.where}: {len(corpus.ids)} tokens. Training needs more text.")
+            raise ConfigError(
+                f"{self.where}: {len(corpus.ids)} tokens. Training needs more text.",
+                code="too-few-tokens-to-train",
+                where=self.where,
+            )
         return split(corpus, self._split, self._fraction, self.hash)
 
     def _corpus(self) -> Corpus:
@@ -147,7 +168,11 @@ class TextSource(TokenSource):
             yield number, ids
 
     def _named(self, error: ConfigError) -> ConfigError:
-        return error if str(error).startswith(("data.path", self.where)) else ConfigError(f"{self.where}: {error}")
+        return (
+            error
+            if str(error).startswith(("data.path", self.where))
+            else error.reworded(f"{self.where}: {error}", where=self.where)
+        )
 
 
 def _batch(part: Part, places: npt.NDArray[np.int64], context: int, weight: float | None = None) -> Batch:
@@ -173,11 +198,13 @@ def _string(
 ) -> TextSource:
     """Text given in the config itself."""
     if not text:
-        raise ConfigError("data.text: is empty. data.source=string needs some text.")
+        raise ConfigError(
+            "data.text: is empty. data.source=string needs some text.", code="text-empty", key="data.text"
+        )
     try:
         check_unicode(text)
     except ConfigError as error:
-        raise ConfigError(f"data.text: {error}") from error
+        raise error.reworded(f"data.text: {error}", key="data.text") from error
     return TextSource("data.text", text_of([text]), tokenizer, vocab_size, (split, validation_fraction))
 
 

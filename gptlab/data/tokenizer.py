@@ -45,7 +45,9 @@ class Gpt2Tokenizer:
         check_unicode(text)
         if len(text) > _LONGEST_SPACE and any(len(m[0]) > _LONGEST_SPACE for m in re.finditer(r"\s+", text)):
             raise ConfigError(
-                f"more than {_LONGEST_SPACE} spaces or line ends in a row. data.tokenizer=byte can read it."
+                f"more than {_LONGEST_SPACE} spaces or line ends in a row. data.tokenizer=byte can read it.",
+                code="too-many-spaces",
+                longest_space=_LONGEST_SPACE,
             )
         return self._encoding.encode_ordinary(text)
 
@@ -85,7 +87,8 @@ class CharTokenizer:
             return [self._ids[char] for char in text]
         except KeyError as error:
             raise ConfigError(
-                f"character {error.args[0]!r} does not occur in the data, so data.tokenizer=char has no id for it."
+                f"character {error.args[0]!r} does not occur in the data, so data.tokenizer=char has no id for it.",
+                code="unseen-character",
             ) from None
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -104,7 +107,10 @@ class IdsTokenizer:
         words = text.split()
         for word in words:
             if not re.fullmatch(r"[0-9]{1,18}", word):
-                raise ConfigError(f"data.tokenizer=ids reads integers of 0 or more, as in '3 1 4', not {word[:20]!r}.")
+                raise ConfigError(
+                    f"data.tokenizer=ids reads integers of 0 or more, as in '3 1 4', not {word[:20]!r}.",
+                    code="ids-not-integers",
+                )
         return [int(word) for word in words]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -150,7 +156,12 @@ def check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         found = f"U+{ord(text[error.start]):04X}"
-        raise ConfigError(f"character {error.start} is a lone surrogate ({found}), which is not text.") from error
+        raise ConfigError(
+            f"character {error.start} is a lone surrogate ({found}), which is not text.",
+            code="lone-surrogate",
+            start=error.start,
+            found=found,
+        ) from error
 
 
 def _number(token: int) -> str:

@@ -102,7 +102,9 @@ class Composer:
             if override.is_sweep_override():
                 raise ConfigError(
                     f"{override.input_line}: several values make a sweep, and this composes one config. "
-                    "Use the command line, or a loop. A list is written [a,b]."
+                    "Use the command line, or a loop. A list is written [a,b].",
+                    code="sweep-where-one-is-wanted",
+                    override=override.input_line,
                 )
         composed = self._composed(texts)
         changed = self._changed(composed, parsed)
@@ -132,11 +134,15 @@ class Composer:
             if "seed" in self._ablations[name]:
                 raise ConfigError(
                     f"ablation/{name}.yaml: sets seed, but a variant is compared with its baseline at the same seed. "
-                    "Sweep seeds on the command line: seed=1,2,3."
+                    "Sweep seeds on the command line: seed=1,2,3.",
+                    code="ablation-sets-seed",
+                    name=name,
                 )
             if any(key.split(".")[0] == "hydra" for key in self._ablations[name]):
                 raise ConfigError(
-                    f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment."
+                    f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment.",
+                    code="ablation-sets-hydra",
+                    name=name,
                 )
         return self._ablations[name]
 
@@ -206,7 +212,12 @@ def _refuse_repeats(parsed: Sequence[Override]) -> None:
         # `model=tiny model={n_layers: 3}` chooses and then changes: not a repetition.
         place = (override.key_or_group, sets_values(override))
         if place in seen:
-            raise ConfigError(f"{override.key_or_group} is given twice: {seen[place]} and {override.input_line}.")
+            raise ConfigError(
+                f"{override.key_or_group} is given twice: {seen[place]} and {override.input_line}.",
+                code="key-given-twice",
+                key_or_group=override.key_or_group,
+                override=override.input_line,
+            )
         seen[place] = str(override.input_line)
 
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gptlab.errors import GptlabError
 from gptlab.model.branches import Branch
 from gptlab.model.contract import BlockOutput, Context, Given, Signature, alone, signature_of
-from gptlab.model.decoding import Decodable, State
+from gptlab.model.decoding import Decodable, State, not_decodable
 from gptlab.model.layers import Linear
 
 
@@ -141,8 +140,7 @@ class Block(nn.Module):
             if isinstance(part, Decodable):
                 states[name] = part.empty_state(batch_size, capacity)
             elif name == "att" and not isinstance(part, nn.Identity):
-                kind = type(part).__name__
-                raise GptlabError(f"{kind} has no empty_state: it cannot be decoded step by step.")
+                raise not_decodable(type(part).__name__, "empty_state")
         return states
 
     def declares(self) -> list[Signature]:

@@ -140,7 +140,12 @@ def check_handed(blocks: Iterable[nn.Module]) -> None:
                 if name not in known:
                     raise ConfigError(
                         f"layer {layer}: {signature.part} asks for {name!r}, which is nothing that a part is given and "
-                        f"nothing before it hands on. Given are: {', '.join((*_CONTEXT, 'state'))}."
+                        f"nothing before it hands on. Given are: {', '.join((*_CONTEXT, 'state'))}.",
+                        code="not-handed-on",
+                        part=signature.part,
+                        value=name,
+                        layer=layer,
+                        allowed=(*_CONTEXT, "state"),
                     )
             known.update(signature.hands_on)
 
@@ -184,4 +189,7 @@ def _kind_of(hint: Any, where: str) -> str:
                 return str(mark)
         if inspect.isclass(choice) and issubclass(choice, State):
             return _STATE
-    raise ConfigError(f"{where} is returned by forward, and its type is neither Handed, Loss nor a State.")
+    raise ConfigError(
+        f"{where} is returned by forward, and its type is neither Handed, Loss nor a State.",
+        code="returned-kind-unknown", field=where,
+    )  # fmt: skip

@@ -44,7 +44,10 @@ class State(ABC):
         """As it was after the first `length` tokens. GptlabError where that is forgotten, as in a recurrence."""
         if length == self.length:
             return self
-        raise GptlabError(f"{type(self).__name__} cannot go back from {self.length} tokens to {length}.")
+        raise GptlabError(
+            f"{type(self).__name__} cannot go back from {self.length} tokens to {length}.",
+            code="decoding-cannot-go-back", seen=self.length, value=length,
+        )  # fmt: skip
 
 
 @runtime_checkable
@@ -79,7 +82,10 @@ class KeyValues(State):
         """With those of the next tokens, (B, n_kv_heads, T, head_dim). Writes them into this state's memory."""
         end = self.length + keys.shape[2]
         if end > self.capacity:
-            raise GptlabError(f"{end} tokens do not fit into a decoding state with room for {self.capacity}.")
+            raise GptlabError(
+                f"{end} tokens do not fit into a decoding state with room for {self.capacity}.",
+                code="decoding-room", value=end, allowed=self.capacity,
+            )  # fmt: skip
         rooms = []
         for room, new in ((self.keys, keys), (self.values, values)):
             if room is None:
@@ -101,7 +107,10 @@ class KeyValues(State):
 
     def cropped(self, length: int) -> KeyValues:
         if not 0 <= length <= self.length:
-            raise GptlabError(f"{self.length} tokens were seen: the state after {length} is not among them.")
+            raise GptlabError(
+                f"KeyValues cannot go back from {self.length} tokens to {length}.",
+                code="decoding-cannot-go-back", seen=self.length, value=length,
+            )  # fmt: skip
         return replace(self, length=length)
 
 
@@ -124,11 +133,18 @@ class Decoding(NamedTuple):
         return self._replace(blocks=blocks)
 
 
+def not_decodable(part: str, method: str) -> GptlabError:
+    """The error for a part that lacks what decoding asks for."""
+    return GptlabError(
+        f"{part} has no {method}: this model cannot be decoded step by step.", code="not-decodable", part=part
+    )
+
+
 def empty(blocks: Iterable[object], batch_size: int, capacity: int) -> Decoding:
     """The state before the first token. GptlabError, naming what is to blame, where there is none."""
     states = []
     for block in blocks:
         if not isinstance(block, DecodableBlock):
-            raise GptlabError(f"{type(block).__name__} has no empty_states: it cannot be decoded step by step.")
+            raise not_decodable(type(block).__name__, "empty_states")
         states.append(block.empty_states(batch_size, capacity))
     return Decoding(0, tuple(states))

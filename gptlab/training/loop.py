@@ -58,7 +58,8 @@ class Training:
         self.found = Found()
         self.watch = Watch()
         self.warnings: list[str] = []
-        self.notes: list[str] = []
+        uncounted = self.budget.uncounted
+        self.notes = [f"training_flops: not counted, because {uncounted}"] if uncounted else []
 
     def run(self) -> Trained:
         """Train to the end. A kill at any moment leaves a folder that `resume` can go on from."""

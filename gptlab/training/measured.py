@@ -86,7 +86,7 @@ class Found:
             "unigram_entropy": unigram,
             "steps": spent.step,
             "tokens": spent.tokens,
-            "training_flops": spent.flops,
+            "training_flops": spent.flops if math.isfinite(spent.flops) else None,
             "train_seconds": spent.seconds,
             "tokens_per_second": spent.tokens / spent.seconds if spent.seconds else None,
             **self.auxiliary,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gptlab.comparing.comparison import Row
-from gptlab.show.report.payload import Runs, setting_word
+from gptlab.show.report.payload import Runs
 from gptlab.store.damage import DamagedError
 from gptlab.store.manifest import Manifest, read_manifest
 from gptlab.store.records import Record
@@ -147,6 +149,11 @@ def commands(study: Study) -> list[tuple[str, str]]:
         ("this report", f"gptlab report {folder}"),
     ]
     return [(what, printable(command)) for what, command in found]
+
+
+def setting_word(value: Any) -> str:
+    """A setting as text that may be shown: words as they are, all else as JSON."""
+    return printable(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str))
 
 
 def changes(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
