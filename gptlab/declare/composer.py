@@ -95,6 +95,7 @@ class Composer:
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose, check and label one set of overrides. ConfigError for a sweep."""
         from gptlab.declare.checked import from_omegaconf
+        from gptlab.declare.training_rules import refuse_moved
         from gptlab.declare.unused_values import idle_values
 
         texts, parsed = tuple(normalised(overrides)), tuple(self.parse(overrides))
@@ -112,6 +113,7 @@ class Composer:
             config = from_omegaconf(composed, changed)
         except ConfigError as error:
             raise self._placed(error, parsed) from error
+        refuse_moved({override.key_or_group: override.value() for override in parsed}, config.train)
         self._check_baseline(config.experiment.baseline)
         labelled = bool(config.label)
         if not labelled:
