@@ -115,7 +115,7 @@ def test_every_key_that_is_named_exists(target: str) -> None:
 def test_no_key_of_gptlab_is_taken_for_another() -> None:
     keys = {key.rpartition(".")[2]: key for key in flatten(Config())}
     taken = {name: (target, keys[name]) for name, target in KEYS.items() if name in keys and target != keys[name]}
-    sections = {"dropout"}  # of a probe; elsewhere the rate of the model
+    sections = {"dropout", "layers"}  # a key of another section, and what is meant without one
     assert {name for name in taken if name not in sections} == set()
 
 
