@@ -189,7 +189,7 @@ def _check_all_read(config: Config, changed: Collection[str], model: ModelConfig
             line = instead(model, name, value)
             said = f"{key}={say(value)}: would be ignored, because {why_unread(model, name)}."
             said += f" Type {line}" if line else ""
-            raise ConfigError(said, code="model-key-ignored", key=key, value=value, command=line or None)
+            raise ConfigError(said, code="model-key-unread", key=key, value=value, command=line or None)
 
 
 def _closest_divisor(whole: int, wanted: int) -> int:

@@ -14,7 +14,7 @@ from omegaconf._utils import get_yaml_loader
 from gptlab.config import Config
 from gptlab.declare.sources import shown
 from gptlab.declare.texts import plain_numbers
-from gptlab.declare.yaml_slips import explained, misplaced
+from gptlab.declare.yaml_slips import at_line, explained, misplaced
 from gptlab.errors import ConfigError
 from gptlab.values import kind_of, misfits
 
@@ -86,8 +86,7 @@ def looked_at(path: Path, name: str) -> UserFile:
     if not isinstance(tree, yaml.MappingNode):
         slip = misplaced(tree.value, "") if isinstance(tree, yaml.ScalarNode) else None
         if slip:
-            line = tree.start_mark.line + 1
-            raise ConfigError(f"{place}, line {line}: {slip[0]}", code=slip[1], file=place, line=line)
+            raise at_line(place, tree.start_mark.line + 1, *slip)
         raise ConfigError(
             f"{place}, line {tree.start_mark.line + 1}: must hold keys and values, such as "
             + ("model: {activation: relu}." if group in GLOBAL_GROUPS else "n_layers: 3."),
@@ -187,10 +186,8 @@ def check_values(file: UserFile, content: Any, name: str) -> None:
         line = file.line(wrong.key)
         slip = misplaced(file.value(wrong.key), wrong.key) if _wants_keys(wrong) else None
         if slip:
-            line = _line_of_slip(file, line or 1)
-        said = f"{place}{f', line {line}' if line else ''}: {slip[0] if slip else wrong}"
-        if slip:
-            raise ConfigError(said, code=slip[1], key=wrong.key, file=place, line=line) from wrong
+            raise at_line(place, _line_of_slip(file, line or 1), *slip, key=wrong.key) from wrong
+        said = f"{place}{f', line {line}' if line else ''}: {wrong}"
         raise wrong.reworded(said, file=place, line=line) from wrong
 
 

@@ -26,7 +26,12 @@ def explained(error: yaml.YAMLError, text: str, place: str = "") -> ConfigError:
             line, (words, code) = near, said
             break
     file = place or str(mark.name)
-    return ConfigError(f"{file}, line {line + 1}: {words}", code=code, file=file, line=line + 1)
+    return at_line(file, line + 1, words, code)
+
+
+def at_line(file: str, line: int | None, said: str, code: str, **facts: Any) -> ConfigError:
+    """The error for what stands in one line of a file."""
+    return ConfigError(f"{file}, line {line}: {said}", code=code, file=file, line=line, **facts)
 
 
 def misplaced(value: Any, key: str) -> tuple[str, str] | None:

@@ -401,7 +401,7 @@ def test_a_typed_key_that_nothing_reads_is_refused_at_its_default_too(
     data = "data=five_layer_input" if "model=deep_mlp" in overrides else "data=random_tokens"
     with pytest.raises(ConfigError) as caught:
         compose([*overrides, data])
-    assert (caught.value.code, caught.value.key) == ("model-key-ignored", key)
+    assert (caught.value.code, caught.value.key) == ("model-key-unread", key)
     assert caught.value.facts["command"] == line
     typed = overrides[-1].partition("=")[2]
     assert f"{key}={typed}" in str(caught.value) or "{" in typed
