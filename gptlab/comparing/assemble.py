@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError
-from gptlab.store.records import Record, load_sources, parsed_config
+from gptlab.store.plan_history import whole_plan
+from gptlab.store.records import Record, Source, load_sources, parsed_config
 from gptlab.store.states import OVER
 
 COUNTED = ("parameters", "flops_forward_per_token")
@@ -81,8 +83,16 @@ def compare(
         margin=limit.text if limit else "",
         pooled=assumed,
         warnings=(*more, *cautions.warnings(sources, rows, primary)),
-        notes=tuple(notes),
+        notes=(*notes, *_left_out(sources)),
     )
+
+
+def _left_out(sources: Sequence[Source]) -> list[str]:
+    """What is in a study's folder and in no table of it."""
+    found = [(source.folder, whole_plan(source.folder)[1]) for source in sources if source.plan.command]
+    return [
+        f"Left out, as the latest plan of {folder} lacks these variants: {words}." for folder, words in found if words
+    ]
 
 
 def _paired(variants: Sequence[Variant], baseline: str | None, by_position: bool) -> list[Variant]:
@@ -160,6 +170,8 @@ def _fill_cells(variant: Variant, primary: str, limit: Margin | None) -> None:
             primary=first,
             margin=limit if first else None,
         )
+        if variant.added:
+            variant.cells[key] = replace(variant.cells[key], marked=True)
 
 
 def _row(variant: Variant) -> Row:
@@ -187,7 +199,7 @@ def _row(variant: Variant) -> Row:
         flops_difference=counts["flops_forward_per_token difference"],
         cells=variant.cells,
         values=variant.values,
-        flags=variant.findings.flags,
+        flags=(*variant.findings.flags, *([variant.added] if variant.added else [])),
         failures=failures(runs),
         folders=tuple(record.folder for record in runs),
         runs=variant.runs,

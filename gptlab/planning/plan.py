@@ -43,6 +43,7 @@ class PlannedRun:
             "id": self.id,
             "label": self.label,
             "seed": self.seed,
+            "variant": _variant(self.config)[:12],  # the id without its seed: which runs one table covers
             "folder": self.folder,
             "overrides": list(self.overrides),
             "baseline_id": self.baseline_id,

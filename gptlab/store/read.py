@@ -73,7 +73,7 @@ def load_plan(folder: Path) -> Plan:
     GptlabError when `folder` holds neither.
     """
     try:
-        return _parse_plan(load_object(folder / PLAN))
+        return parse_plan(load_object(folder / PLAN))
     except DamagedError as damage:
         runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
         if not runs:
@@ -86,7 +86,8 @@ def study_name(folder: Path) -> str:
     return folder.parent.name if STAMP.fullmatch(folder.name) else folder.resolve().name
 
 
-def _parse_plan(content: dict[str, Any]) -> Plan:
+def parse_plan(content: dict[str, Any]) -> Plan:
+    """plan.json in types. DamagedError where it is not as it should be."""
     if not isinstance(content.get("runs"), list):
         raise DamagedError(f"{PLAN}: it lists no runs")
     try:

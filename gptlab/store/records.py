@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from gptlab.config import NOT_IDENTITY, flatten
 from gptlab.errors import ConfigError
 from gptlab.store.artifacts import GENERATION, LAYERS, STEPS
+from gptlab.store.plan_history import whole_plan
 from gptlab.store.read import PLAN, DamagedError, Outcome, Plan, PlannedRun, load_outcome, load_plan
 from gptlab.store.states import RESULT, load_object
 
@@ -121,7 +122,7 @@ def _planned(path: Path) -> PlannedRun:
 
 def _load(folder: Path, chosen: Iterable[PlannedRun] | None, histories: bool) -> Source:
     if chosen is None:
-        plan = load_plan(folder)
+        plan, _ = whole_plan(folder)
     elif os.path.lexists(folder / PLAN):
         plan = replace(load_plan(folder), runs=tuple(chosen))
     else:

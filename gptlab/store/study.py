@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from gptlab.metrics import METRICS
 from gptlab.store import artifacts
 from gptlab.store.files import write_text
-from gptlab.store.read import DamagedError, Outcome, Plan, PlannedRun, load_outcome, load_plan
+from gptlab.store.plan_history import whole_plan
+from gptlab.store.read import DamagedError, Outcome, Plan, PlannedRun, load_outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ def load_study(folder: Path | str) -> Study:
     import pandas as pd
 
     folder = Path(folder)
-    plan = load_plan(folder)
+    plan, _ = whole_plan(folder)
     rows: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
     generations: list[dict[str, Any]] = []
