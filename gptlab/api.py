@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from gptlab.comparing.comparison import Comparison
+    from gptlab.show.presented import PresentedComparison
     from gptlab.store.study import Study
 
 __all__ = ["Run", "build", "compare", "compose", "load", "run"]
@@ -116,12 +116,16 @@ def compare(
     by: str | None = None,
     margin: str | float | None = None,
     pooled: bool = False,
-) -> Comparison:
+) -> PresentedComparison:
     """What `gptlab compare` shows, for studies or single runs: `.frame()` is the table, `.rows` its evidence.
+
+    In a notebook it is a table, and `.latex()` is one for a paper.
 
     ConfigError for what cannot be compared.
     """
     from gptlab.comparing.assemble import compare as compare_runs
+    from gptlab.show.presented import PresentedComparison
 
     metrics = [metric] if isinstance(metric, str) else list(metric)
-    return compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin, pooled=pooled)
+    found = compare_runs(paths, baseline=baseline, metrics=metrics, by=by, margin=margin, pooled=pooled)
+    return PresentedComparison.of(found)

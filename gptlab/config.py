@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -27,8 +27,6 @@ EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
 SPLITS = ("position", "document")
-OPTIMIZERS = ("adamw", "sgd", "muon")
-SCHEDULES = ("constant", "linear", "cosine", "wsd")
 PRECISIONS = ("fp32", "bf16")
 BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
 TRACKERS = ("none", "tensorboard")
@@ -36,6 +34,7 @@ TRACKERS = ("none", "tensorboard")
 LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
 RERUN_ON = ("nothing", "code", "data", "any")
+ON_CHANGED = ("refuse", "restart", "resume")
 
 # Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
 # explain-id` prints it.
@@ -51,6 +50,7 @@ NOT_IDENTITY = {
     "on_error": "whether other runs go on",
     "retry_failed": "which runs are started",
     "rerun_on": "which runs are started",
+    "on_changed": "which runs are started, and from where",
     "tracker": "a second copy of the history",
     "train.checkpoint_every": "how much of a training a kill can cost",
     "train.keep_checkpoints": "what is left on disk",
@@ -63,6 +63,7 @@ NEW = {"new": True}
 def _key(default: Any, **rules: Any) -> Any:
     """A dataclass field with its rules (`choices`, `low`, `high`, `above`) as metadata.
 
+    `text=True` marks free text: it is taken as it is typed, where other keys hold numbers and names.
     `new=True` marks a key that came after runs had been made: at its default it stays out of the identity, so that
     those runs stay themselves. Such a default never changes; a group (a dataclass) is marked by `field(metadata=NEW)`.
     """
@@ -109,6 +110,11 @@ class ModelConfig:
 
     drop_feed_forward: float | None = _key(None, low=0.0, high=1.0)  # None: 0, as in the book
 
+    # Sizes as numbers of their own; None: from the others.
+    hidden_dim: int | None = _key(None, low=1, new=True)  # width inside the feed-forward layer: expansion * emb_dim
+    hidden_multiple: int | None = _key(None, low=1, new=True)  # expansion * emb_dim goes up to a multiple of this
+    head_dim: int | None = _key(None, low=1, new=True)  # emb_dim / n_heads
+
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
     layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone
@@ -120,9 +126,9 @@ class DataConfig:
 
     source: str = "python_docs"
     tokenizer: str = _key("auto", choices=TOKENIZERS)
-    prompt: str = ""
-    path: str | None = None  # file, hf
-    text: str | None = None  # string
+    prompt: str = _key("", text=True)
+    path: str | None = _key(None, text=True)  # file, hf
+    text: str | None = _key(None, text=True)  # string
     inputs: list[list[float]] | None = None  # vectors
     targets: list[list[float]] | None = None  # vectors
     split: str | None = _key(
@@ -142,9 +148,9 @@ class TrainConfig:
     context: int | None = _key(None, low=1)  # tokens per sequence. None: model.context_length
     accumulate: int = _key(1, low=1)  # parts in which a batch is computed, to save memory; the gradient is the same
 
-    optimizer: str = _key("adamw", choices=OPTIMIZERS)
+    optimizer: str = "adamw"
     learning_rate: float = _key(1e-3, above=0.0)  # the peak
-    schedule: str = _key("constant", choices=SCHEDULES)
+    schedule: str = "constant"
     warmup: int = _key(0, low=0)  # steps
     final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
     decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
@@ -169,6 +175,7 @@ class TrainConfig:
     probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
     checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
     keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
+    options: dict[str, dict[str, Any]] = _key({})  # options.optimizer, options.schedule: their own arguments
 
 
 @dataclass
@@ -209,13 +216,13 @@ class ActivationsProbe:
 class GenerationProbe:
     """Greedy continuation of a prompt."""
 
-    prompt: str = "${data.prompt}"
+    prompt: str = _key("${data.prompt}", text=True)
     max_new_tokens: int = _key(10, low=1)
 
 
 @dataclass
 class ProbesConfig:
-    """Which measurements are made; `null` leaves one out."""
+    """Which measurements are made; `null` leaves one out. A plugin's probe is one key more: see `with_probes`."""
 
     parameters: ParametersProbe | None = field(default_factory=ParametersProbe)
     shapes: ShapesProbe | None = field(default_factory=ShapesProbe)
@@ -224,13 +231,21 @@ class ProbesConfig:
     generation: GenerationProbe | None = field(default_factory=GenerationProbe)
 
 
+def with_probes(options: Mapping[str, type]) -> type[ProbesConfig]:
+    """ProbesConfig with probes of plugins: name -> dataclass of its options. They are on, at their defaults."""
+    if not options:
+        return ProbesConfig
+    fields = [(name, schema, field(default_factory=schema)) for name, schema in options.items()]
+    return dataclasses.make_dataclass("ProbesConfig", fields, bases=(ProbesConfig,))
+
+
 @dataclass
 class ExperimentConfig:
     """What is asked, and against what the answer is measured."""
 
-    name: str = "runs"
-    question: str = ""
-    baseline: str = "none"
+    name: str = _key("runs", text=True)
+    question: str = _key("", text=True)
+    baseline: str = _key("none", text=True)
     primary_metric: str | None = None  # None: final_loss of what is trained, else loss
     analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
     options: dict[str, Any] = _key({})  # its arguments
@@ -249,8 +264,8 @@ class Config:
     rng: str = _key("paired", choices=RNG_MODES)
     plugins: list[str] = _key([])
     tracker: str = _key("none", choices=TRACKERS)  # beside metrics.jsonl, which is always written
-    output_dir: str = "outputs"
-    label: str = ""  # how tables call this variant; filled from the overrides
+    output_dir: str = _key("outputs", text=True)
+    label: str = _key("", text=True)  # how tables call this variant; filled from the overrides
     add_baseline: bool = True
     workers: int = _key(1, low=1)  # how many runs go side by side, each in a process of its own
     threads: int = _key(1, low=1)  # of one run, whatever `workers` is: sums come out the same bit for bit
@@ -259,6 +274,7 @@ class Config:
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
     retry_failed: bool = False  # run again what failed or is damaged
     rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
+    on_changed: str = _key("refuse", choices=ON_CHANGED)  # for what was broken off, and had other code or other data
 
 
 def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
@@ -310,7 +326,7 @@ def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.
-    empty = re.compile(r"model\.options(\.\w+)?|model\.layers|data\.options")
+    empty = re.compile(r"(model|train)\.options(\.\w+)?|model\.layers|data\.options")
     flat = {key: value for key, value in flatten(kept).items() if key not in NOT_IDENTITY}
     return {key: value for key, value in flat.items() if value != {} or not empty.fullmatch(key)}
 

@@ -7,8 +7,10 @@ program, or a test, never reads English. `tests/golden/messages.txt` has every c
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Self
+
+from gptlab.other_names import VALUES
 
 MOST_NAMES = 20  # that a message lists
 
@@ -50,10 +52,16 @@ class ConfigError(GptlabError, ValueError):
     """A configuration that cannot be run: what is wrong, where, what is allowed, and the closest match."""
 
 
-def closest(word: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word that looks most like `word`, or None when none looks alike."""
-    matches = difflib.get_close_matches(str(word), list(allowed), n=1, cutoff=0.6)
+def closest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The allowed word that looks most like `word`, or None when none looks alike; a higher `cutoff` asks for more."""
+    matches = difflib.get_close_matches(str(word), list(allowed), n=1, cutoff=cutoff)
     return matches[0] if matches else None
+
+
+def meant(word: str, allowed: Collection[str]) -> str | None:
+    """The allowed name for what other libraries call `word`, or None."""
+    name = VALUES.get(word.lower())
+    return name if name and name in allowed else None
 
 
 def wrong_value(key: str, value: object, why: str, *, code: str, **facts: Any) -> ConfigError:
@@ -61,14 +69,17 @@ def wrong_value(key: str, value: object, why: str, *, code: str, **facts: Any) -
     return ConfigError(f"{key}={value}: {why}", code=code, key=key, value=value, **facts)
 
 
-def unknown(what: str, word: str, allowed: Iterable[str], listing: str = "") -> ConfigError:
+def unknown(what: str, word: str, allowed: Iterable[str], listing: str = "", cutoff: float = 0.6) -> ConfigError:
     """The standard sentence for a name that does not exist: `what` names the place, `allowed` lists the choices.
 
-    Of many choices only the nearest are shown; `listing` is the command that shows all.
+    Of many choices only the nearest are shown; `listing` is the command that shows all; `cutoff` as in `closest`.
     """
     names = sorted(allowed)
-    match = closest(word, names)
+    match = meant(str(word), names) or closest(word, names, cutoff)
     hint = f" Did you mean {match!r}?" if match else ""
+    members = [part.strip() for part in str(word).split(",")]
+    if len(members) > 1 and set(members) <= set(names):
+        match, hint = ",".join(members), f" Without the quotes it is a sweep: {','.join(members)}."
     facts = {"key": what, "value": word, "allowed": names, "suggestion": match, "command": listing or None}
     if len(names) <= MOST_NAMES:
         choices = f" Allowed: {', '.join(names) or 'nothing'}."

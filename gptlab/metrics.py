@@ -6,16 +6,14 @@ torch, no pandas, so that any layer may import it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
-from gptlab.errors import unknown
+from gptlab.errors import ConfigError, unknown
 
 Direction = Literal["lower", "higher", "neither"]
 Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
-Source = Literal["run", "training", "parameters", "gradients", "activations", ""]
-
-_SOURCES: dict[Source, frozenset[str]] = {
+_SOURCES: dict[str, frozenset[str]] = {
     "run": frozenset({"seconds"}),
     "training": frozenset({
         "final_loss", "final_excess", "final_causal_loss", "initial_loss", "initial_loss_expected", "entropy_floor",
@@ -40,7 +38,8 @@ class Metric:
 
     `direction`: which way is better, if either. `kind` says what a difference means: *exact* values are counted, so
     they are printed and never tested; *stochastic* ones vary with the seed; *positive_scale* ones vary by factors, so
-    they are compared as ratios; *timing* depends on the machine and its load.
+    they are compared as ratios; *timing* depends on the machine and its load. `source`: what gives a run its one value:
+    itself, its training, or a probe; empty where it has many, or none.
     """
 
     name: str
@@ -48,11 +47,7 @@ class Metric:
     direction: Direction
     kind: Kind
     meaning: str
-
-    @property
-    def source(self) -> Source:
-        """What gives a run its one value: itself, its training, or a probe; empty where it has many, or none."""
-        return next((source for source, names in _SOURCES.items() if self.name in names), "")
+    source: str = ""
 
     @property
     def gpt_only(self) -> bool:
@@ -117,7 +112,23 @@ _ALL = (
     Metric("tokens_per_second", "tokens/s", "higher", "timing", "training tokens per second of training steps"),
     Metric("update_ratio", "1", "neither", "positive_scale", "root mean square of a step over that of the weights"),
 )
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+_OF = {name: source for source, names in _SOURCES.items() for name in names}
+METRICS: dict[str, Metric] = {metric.name: replace(metric, source=_OF.get(metric.name, "")) for metric in _ALL}
+OWN = frozenset(METRICS)  # those of gptlab itself: a record of a run states the others, so that it can be read alone
+
+
+def declare(metric: Metric) -> Metric:
+    """Make a plugin's metric known. ConfigError for a name that stands for another one, and for what cannot be one."""
+    for what, value, allowed in (
+        ("direction", metric.direction, get_args(Direction)), ("kind", metric.kind, get_args(Kind))
+    ):  # fmt: skip
+        if value not in allowed:
+            raise unknown(f"metric {metric.name}: {what}", value, allowed)
+    present = METRICS.setdefault(metric.name, metric)
+    if present != metric and (metric.name in OWN or present.source != metric.source):
+        raise ConfigError(f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].")
+    METRICS[metric.name] = metric  # by its own plugin, changed and loaded again
+    return metric
 
 
 def metric(name: str, where: str = "metric") -> Metric:

@@ -1,17 +1,12 @@
-"""The one registry: slot -> name -> component, and how outside modules add theirs.
+"""The one registry: kind -> name -> component, and how outside modules add theirs.
 
     @register("norm", "rmsnorm")
     class RMSNorm(nn.Module):
         '''x / rms(x), scaled.'''
         def __init__(self, dim: int, eps: float = 1e-5): ...
 
-is all that a component needs. Its signature is its declaration:
-
-* a parameter named like something the slot is given (a key of the model config, `dim`, `layer`, or a slot, which then
-  arrives as a built module) is an *input*;
-* every other parameter has a default and is an *option*, set by `model.options.<slot>.<name>`.
-
-So a component never sees the config, can be used on its own, and the registry knows which keys it reads.
+is all that a component needs, in any importable module. Its signature is its declaration: see `gptlab.signatures`. The
+slots of the model are kinds, and so are probes, kinds of data, analyses, optimizers and schedules.
 """
 
 from __future__ import annotations
@@ -20,20 +15,20 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import os
 import sys
-import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from gptlab.config import ModelConfig
+from gptlab import metrics
+from gptlab.config import DataConfig, ModelConfig, TrainConfig
 from gptlab.errors import ConfigError, GptlabError, unknown
-from gptlab.values import must_be
+from gptlab.signatures import Component, Option, read
+
+__all__ = ["KINDS", "SLOTS", "Component", "Option", "components", "get", "load_plugins", "register"]
 
 SLOTS: dict[str, str] = {
     "norm": "normalises the features of each token",
@@ -44,132 +39,142 @@ SLOTS: dict[str, str] = {
     "shortcut": "joins a branch to the residual stream",
     "init": "chooses the distribution of every weight",
 }
-MODEL_KEYS = frozenset(f.name for f in dataclasses.fields(ModelConfig)) - {"options", "architecture", "layers"}
 SLOT_INPUTS: dict[str, frozenset[str]] = {"norm": frozenset({"dim"})}  # what a slot is given beyond the model keys
 ENTRY_POINT_GROUP = "gptlab.components"
 BUILTINS = "gptlab.model"
 
+
+def _keys(schema: type, *without: str) -> frozenset[str]:
+    return frozenset(f.name for f in dataclasses.fields(schema)) - set(without)
+
+
+MODEL_KEYS = _keys(ModelConfig, "options", "architecture", "layers")
+DATA_KEYS = _keys(DataConfig, "source", "prompt", "options")
+TRAIN_KEYS = _keys(TrainConfig, "optimizer", "schedule", "options")
+TEXT_TOKENIZERS = ("gpt2", "byte", "char")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of thing that can be registered."""
+
+    meaning: str
+    chosen_by: str  # the config key that names one; NAME stands for its name
+    options_key: str  # below which its options are set
+    builtins: tuple[str, ...]  # the modules that register gptlab's own
+    offered: frozenset[str] = frozenset()  # parameters of these names are inputs
+    first: tuple[str, ...] = ()  # what each is handed by position
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what can be said in `register` -> if it is not said
+
+
+def _slot(slot: str, meaning: str) -> Kind:
+    offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
+    return Kind(meaning, f"model.{slot}", f"model.options.{slot}", (BUILTINS,), offered)
+
+
+KINDS: dict[str, Kind] = {slot: _slot(slot, meaning) for slot, meaning in SLOTS.items()} | {
+    "probe": Kind(
+        "measures a model from outside", "probes.NAME", "probes.NAME", ("gptlab.probes",),
+        first=("subject",),
+        # `metrics`: numbers of a run; `layer_metrics`: rows by layer; `static`: training changes nothing of it;
+        # `needs_tokens`: only a model of tokens has it.
+        facts={"metrics": (), "layer_metrics": (), "static": False, "needs_tokens": False},
+    ),
+    "data": Kind(
+        "where the tokens come from", "data.source", "data.options",
+        tuple(f"gptlab.data.{name}" for name in (
+            "texts", "huggingface", "sentences", "markov", "induction", "brackets", "numbers"
+        )),
+        offered=DATA_KEYS | {"vocab_size", "seed"},
+        facts={"tokenizers": TEXT_TOKENIZERS},  # those that can read it; none where there are no tokens
+    ),
+    "analysis": Kind(
+        "computes beyond the runs of a study", "experiment.analysis", "experiment.options", ("gptlab.book.analyses",),
+        first=("variants",),
+    ),
+    "optimizer": Kind(
+        "updates the weights", "train.optimizer", "train.options.optimizer", ("gptlab.training.optimizers",),
+        offered=TRAIN_KEYS, first=("groups",),
+        facts={"elementwise": False},  # each weight is updated by itself, so a small model may lie in one buffer
+    ),
+    "schedule": Kind(
+        "the learning rate after warm-up, step by step", "train.schedule", "train.options.schedule",
+        ("gptlab.training.schedule",), offered=TRAIN_KEYS | {"total"}, first=("step",),
+    ),
+}  # fmt: skip
+
 Factory = TypeVar("Factory", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Option:
-    """One argument of a component that a user may set."""
-
-    name: str
-    type: Any
-    default: Any
-
-
-@dataclass(frozen=True)
-class Component:
-    """A registered implementation for a slot."""
-
-    slot: str
-    name: str
-    factory: Callable[..., Any]
-    inputs: tuple[str, ...]
-    options: tuple[Option, ...]
-    summary: str
-    module: str
-    options_key: str  # where in the config its options are set
-
-    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`given` converted to the declared types. ConfigError for an unknown name or a wrong type."""
-        if not given:
-            return {}
-        where = self.options_key
-        known = {option.name: option for option in self.options}
-        for name in given:
-            if name not in known:
-                raise unknown(f"{where} ({self.slot}={self.name})", name, known)
-        schema = dataclasses.make_dataclass(f"{self.name}_options", [(name, known[name].type) for name in given])
-        try:
-            merged = OmegaConf.merge(OmegaConf.structured(schema), dict(given))
-        except OmegaConfBaseException as error:
-            key = error.full_key or ""
-            option = str(key).partition("[")[0].partition(".")[0]
-            raise must_be(f"{where}.{option}", given.get(option), known[option].type) from error
-        plain = OmegaConf.to_container(merged)
-        assert isinstance(plain, dict)
-        return {name: plain[name] for name in given}
-
 
 _count = 0  # registrations of whatever kind: a plugin that adds none is a mistake
 _registrars: set[str] = set()  # modules, gptlab's and torch's aside, of which something is registered
 _empty: dict[str, int] = {}  # plugins that were imported and registered nothing, with the count at that time
-_components: dict[str, dict[str, Component]] = {slot: {} for slot in SLOTS}
+_components: dict[str, dict[str, Component]] = {kind: {} for kind in KINDS}
 
 
-def register(slot: str, name: str) -> Callable[[Factory], Factory]:
-    """Decorator: make a class or function the component `name` of `slot`. A taken name is refused."""
+def register(kind: str, name: str, **facts: Any) -> Callable[[Factory], Factory]:
+    """Decorator: make a class or function the component `name` of `kind`. A taken name is refused.
+
+    `facts`: what its kind wants to know beside the signature, such as the `tokenizers` of data. See `KINDS`.
+    """
 
     def add(factory: Factory) -> Factory:
-        if slot not in SLOTS:
-            raise unknown("slot", slot, SLOTS)
-        offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
-        component = describe(slot, name, factory, offered, f"model.options.{slot}")
-        refuse_taken(_components[slot].get(name), component)
-        _components[slot][name] = component
+        if kind not in KINDS:
+            raise unknown("slot", kind, KINDS)
+        known = KINDS[kind]
+        for fact in facts:
+            if fact not in known.facts:
+                raise unknown(f"register({kind!r}, {name!r})", fact, known.facts)
+        component = read(
+            kind, name, factory, known.offered, known.options_key.replace("NAME", name), len(known.first)
+        )  # fmt: skip
+        if not _is_own(component.module):
+            _load_builtins(kind)  # they were there first: a plugin that takes one of their names is told
+        _refuse_taken(_components[kind].get(name), component)
+        said = {**known.facts, **facts}
+        for fact, source in (("metrics", name), ("layer_metrics", "")):
+            if fact in said:
+                said[fact] = tuple(metrics.declare(replace(metric, source=source)) for metric in said[fact])
+        _components[kind][name] = replace(component, facts=said)
         return factory
 
     return add
 
 
-def refuse_taken(present: Component | None, component: Component) -> None:
+def _refuse_taken(present: Component | None, component: Component) -> None:
     """ConfigError when another definition has the name. The same one may come again, as reloading notebooks do."""
+    global _count
     if present and (present.module, present.factory.__qualname__) != (component.module, component.factory.__qualname__):
         raise ConfigError(
-            f"{present.slot} {present.name!r} is already registered by {present.module}; {component.module} may not."
+            f"{present.kind} {present.name!r} is already registered by {present.module}; {component.module} may not."
         )
-    note(component.module)
-
-
-def note(module: str) -> None:
-    """Remember that something of this module was registered, of whatever kind."""
-    global _count
     _count += 1
-    if module.partition(".")[0] not in ("gptlab", "torch"):
-        _registrars.add(module)
+    if not _is_own(component.module) and component.module.partition(".")[0] != "torch":
+        _registrars.add(component.module)
 
 
-def describe(
-    slot: str, name: str, factory: Callable[..., Any], offered: Collection[str], options_key: str
-) -> Component:
-    """Read a factory's signature: parameters in `offered` are inputs, the others are options."""
-    target = factory.__init__ if inspect.isclass(factory) else factory
-    hints = typing.get_type_hints(target)
-    inputs: list[str] = []
-    options: list[Option] = []
-    for parameter in inspect.signature(factory).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if parameter.name in offered:
-            inputs.append(parameter.name)
-        elif parameter.default is not parameter.empty:
-            options.append(Option(parameter.name, hints.get(parameter.name, Any), parameter.default))
-        else:
-            raise ConfigError(
-                f"{slot} {name!r}: parameter {parameter.name!r} has no default and is nothing that a {slot} is given. "
-                f"Given are: {', '.join(sorted(offered))}."
-            )
-    summary = (inspect.getdoc(factory) or "").split("\n")[0]
-    return Component(slot, name, factory, tuple(inputs), tuple(options), summary, factory.__module__, options_key)
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == "gptlab"
 
 
-def components(slot: str) -> dict[str, Component]:
-    """All components of a slot by name, gptlab's own first."""
-    if slot not in SLOTS:
-        raise unknown("slot", slot, SLOTS)
+def _load_builtins(kind: str) -> None:
+    for module in KINDS[kind].builtins:
+        importlib.import_module(module)
+
+
+def components(kind: str) -> dict[str, Component]:
+    """All components of a kind by name, gptlab's own first."""
+    if kind not in KINDS:
+        raise unknown("slot", kind, KINDS)
+    _load_builtins(kind)
     load_installed()
-    return dict(_components[slot])
+    return dict(_components[kind])
 
 
-def get(slot: str, name: str, where: str | None = None) -> Component:
-    """The component `name` of `slot`. ConfigError, naming the key `where`, when there is none."""
-    known = components(slot)
+def get(kind: str, name: str, where: str | None = None) -> Component:
+    """The component `name` of `kind`. ConfigError, naming the key `where`, when there is none."""
+    known = components(kind)
     if name not in known:
-        raise unknown(where or f"model.{slot}", name, known, f"gptlab components {slot}")
+        raise unknown(where or KINDS[kind].chosen_by, name, known, f"gptlab components {kind}")
     return known[name]
 
 
@@ -208,7 +213,11 @@ def _import(module: str, where: str) -> None:
     except ModuleNotFoundError as error:
         missing = error.name or module
         itself = f"{module}.".startswith(f"{missing}.")  # or the package that it should be in
-        hint = "Is its folder on PYTHONPATH?" if itself else f"{module} needs it."
-        raise ConfigError(f"{where}: no module named {missing!r}. {hint}") from error
+        folders = list(dict.fromkeys([os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+        hint = f"{module} needs it."
+        if itself:
+            hint = f"Looked for {missing.replace('.', '/')}.py in {', '.join(folders)}. PYTHONPATH adds folders."
+        said = f"{where}: no module named {missing!r}. {hint}"
+        raise ConfigError(said, code="no-such-module", key=where, value=missing, searched=folders) from error
     except (Exception, SystemExit) as error:  # a script without a main guard may call sys.exit()
         raise ConfigError(f"{where}: importing {module!r} raised {type(error).__name__}: {error}") from error

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from gptlab.config import Config
+from gptlab.config import Config, ProbesConfig
 from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.other_names import KEYS as KEYS_ELSEWHERE
+from gptlab.other_names import NOWHERE
 
 KEYS = "gptlab --cfg job"  # the command that lists all keys
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
@@ -33,7 +35,7 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
         for name, value in node.items():
             if name in kinds:
                 yield from misfits(value, kinds[name], _join(key, name))
-            else:
+            elif base is not ProbesConfig:  # where it may be a plugin's, which is known when that is loaded
                 yield at(_join(key, name), _unknown_name(key, str(name), value, kinds))
     elif typing.get_origin(base) is list and isinstance(node, list):
         for place, value in enumerate(node):
@@ -47,7 +49,11 @@ def misfits(node: Any, kind: Any = Config, key: str = "") -> Iterator[ConfigErro
 
 def must_be(key: str, value: Any, kind: Any) -> ConfigError:
     """`model.n_layers=2.5: must be a whole number.`"""
-    return wrong_value(key or "config", say(value), f"must be {words(kind)}.", code="wrong-type", expected=words(kind))
+    why, line = f"must be {words(kind)}.", None
+    if isinstance(value, str) and "," in value and all(_fits(part, base_of(kind)[0]) for part in value.split(",")):
+        line = f"{key}={value}"
+        why += f" Without the quotes it is a sweep: {line}"
+    return wrong_value(key or "config", say(value), why, code="wrong-type", expected=words(kind), command=line)
 
 
 def words(kind: Any) -> str:
@@ -90,7 +96,21 @@ def _unknown_name(parent: str, name: str, value: Any, known: dict[str, Any]) -> 
         inner = f"{rest.replace('.', ': {')}: {say(value)}" + "}" * name.count(".")
         said = f"{_join(parent, name)}: keys are nested here. Write {section}: {{{inner}."
         return ConfigError(said, code="key-with-dots", suggestion=f"{section}: {{{inner}")
-    return unknown(parent or "config", name, known, KEYS)
+    plain = say(value) if isinstance(value, (str, int, float)) else ""
+    return unknown_key(parent or "config", name, known, plain)
+
+
+def unknown_key(what: str, name: str, known: Iterable[str], value: str = "") -> ConfigError:
+    """The error for a key that does not exist: what it is called here if another library has it, else the closest.
+
+    `value`: what it would be set to, for the line to type.
+    """
+    other = KEYS_ELSEWHERE.get(name.lower().replace("-", "_"))
+    if other:
+        line = other if "=" in other else f"{other}={value}" if value else other
+        facts = {"key": what, "value": name, "suggestion": other, "command": line}
+        return ConfigError(f"{what}: {name!r} does not exist. Here it is {line}", code="unknown-name", **facts)
+    return unknown(what, name, known, KEYS, cutoff=1.0 if name in NOWHERE else 0.75)
 
 
 def say(value: Any) -> str:

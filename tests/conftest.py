@@ -38,13 +38,17 @@ def _leaves_no_trace() -> Iterator[None]:
 
 
 @pytest.fixture
-def scratch_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def scratch_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the test registers is forgotten after it."""
-    from gptlab import registry
+    from gptlab import metrics, registry
 
-    registry.load_installed()
-    monkeypatch.setattr(registry, "_components", {slot: dict(names) for slot, names in registry._components.items()})
+    copies = {kind: registry.components(kind) for kind in registry.KINDS}
+    monkeypatch.setattr(registry, "_components", copies)
     monkeypatch.setattr(registry, "_registrars", set(registry._registrars))
+    declared = dict(metrics.METRICS)
+    yield
+    metrics.METRICS.clear()
+    metrics.METRICS.update(declared)
 
 
 def _torch_rng() -> Any:

@@ -27,6 +27,7 @@ from torch import nn
 import gptlab
 from gptlab.config import Config, identity
 from gptlab.errors import ConfigError, GptlabError
+from tests.support.probes import put_probe
 
 TINY = ["model=tiny", "ablation=[relu,post_ln]"]
 
@@ -108,12 +109,10 @@ def test_mistakes_are_errors_of_gptlabs_own() -> None:
 
 
 def test_a_variant_that_fails_is_a_result_and_its_tables_say_why(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gptlab import probes
-
     def fail(_: object) -> None:
         raise RuntimeError("no luck")
 
-    monkeypatch.setitem(probes.PROBES, "gradients", fail)
+    put_probe(monkeypatch, "gradients", fail)
     run = gptlab.run(gptlab.compose(TINY))
     assert (run.result["state"], run.result["error"]) == ("failed", "RuntimeError: no luck")
     assert run.metrics["parameters"] > 0

@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import gptlab
-from gptlab import analyses, registry
+from gptlab import registry
 from gptlab.cli.components import _say
 from gptlab.config import delta
-from gptlab.data import kinds
 from gptlab.errors import ConfigError
 from gptlab.model.block import Block
 from gptlab.registry import Option, register
@@ -231,12 +230,12 @@ def test_no_options_are_no_options(component: registry.Component) -> None:
 
 
 def test_missing_plugin(modules: Path) -> None:
-    hint = "Is its folder on PYTHONPATH?"
-    assert refusal("test_nowhere") == f"plugins: no module named 'test_nowhere'. {hint}"
-    assert refusal("test_nowhere.inner") == f"plugins: no module named 'test_nowhere'. {hint}"
+    hint = "PYTHONPATH adds folders."
+    assert refusal("test_nowhere").startswith("plugins: no module named 'test_nowhere'. Looked for test_nowhere.py in ")
+    assert refusal("test_nowhere.inner").endswith(hint)
     (modules / "test_package").mkdir()
     (modules / "test_package" / "__init__.py").write_text("")
-    assert refusal("test_package.inner") == f"plugins: no module named 'test_package.inner'. {hint}"
+    assert refusal("test_package.inner").endswith(hint)
 
 
 def test_plugin_whose_own_dependency_is_missing(modules: Path) -> None:
@@ -297,9 +296,7 @@ def test_plugin_that_imports_one_that_was_loaded_before(modules: Path, line: str
         "import test_only_inner\n",
     ],
 )
-def test_plugin_that_registers_anything_will_do(modules: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name in ((analyses, "_analyses"), (kinds, "_kinds")):
-        monkeypatch.setattr(owner, name, dict(getattr(owner, name)))
+def test_plugin_that_registers_anything_will_do(modules: Path, body: str) -> None:
     (modules / "test_only.py").write_text(body)
     (modules / "test_only_inner.py").write_text(
         HEADER + '@register("norm", "test_only")\nclass Mine(nn.Module): pass\n'

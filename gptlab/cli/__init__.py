@@ -77,7 +77,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"gptlab {importlib.import_module('gptlab').__version__}")
         return 0
     if word and "=" not in word and not word.startswith(("-", "+", "~")):
-        raise _unknown_command(word)
+        raise _unknown_command(arguments)
     from gptlab.cli import hydra_flags
 
     if hydra_flags.wanted(arguments):
@@ -87,12 +87,16 @@ def _dispatch(arguments: list[str]) -> int:
     return run.main(arguments)
 
 
-def _unknown_command(word: str) -> ConfigError:
-    match = closest(word, COMMANDS)
-    if match:
-        return ConfigError(f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.")
+def _unknown_command(arguments: list[str]) -> ConfigError:
     from gptlab.declare.composer import Composer
-    from gptlab.declare.overrides import needs_equals
+    from gptlab.declare.slips import VERBS, refuse_slips
 
-    hint = needs_equals(word, Composer().groups)
-    return ConfigError(f"{hint} Commands: {', '.join(COMMANDS)}; see gptlab --help.")
+    word, following = arguments[0], "".join(arguments[1:2])
+    match = closest(word, COMMANDS)
+    if match and word not in VERBS and not following.startswith("="):
+        return ConfigError(f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.")
+    try:
+        refuse_slips([text for text in arguments if not text.startswith("-")], Composer().groups)
+    except ConfigError as error:
+        return error.reworded(f"{error} (Commands: {', '.join(COMMANDS)}; see gptlab --help.)")
+    return ConfigError(f"{word!r} is no command.", code="no-such-command")

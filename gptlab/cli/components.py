@@ -1,18 +1,23 @@
-"""`gptlab components`: what can fill a slot of the model."""
+"""`gptlab components`: what can fill a slot of the model, and what else is registered by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gptlab.cli.arguments import split
 from gptlab.errors import ConfigError, unknown
 
-HELP = """\
-usage: gptlab components [SLOT] [plugins=[MODULE,...]]
+if TYPE_CHECKING:
+    from gptlab.registry import Component
 
-Lists the slots of the model and what can fill them: name, options with their defaults, one line each. A component is
-chosen by model.SLOT=NAME, an option set by model.options.SLOT.OPTION=VALUE. `plugins` adds those of your own modules.
+HELP = """\
+usage: gptlab components [KIND] [plugins=[MODULE,...]] [--format text|md]
+
+Lists the slots of the model and what can fill them, then probes, kinds of data, analyses, optimizers and schedules:
+name, options with their defaults, one line each. Behind each kind stands the key that chooses one, and the key below
+which its options are set. `plugins` adds those of your own modules; `--format md` writes the tables of the docs.
 
   gptlab components norm
   gptlab components plugins=[my_module]"""
@@ -20,8 +25,8 @@ _PLUGINS = "plugins="
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print slots and components on stdout."""
-    given = split(arguments)
+    """Print kinds and components on stdout."""
+    given = split(arguments, {"--format": ("text", "md")})
     if given.help:
         print(HELP)
         return 0
@@ -29,11 +34,11 @@ def main(arguments: Sequence[str]) -> int:
 
     registry.load_plugins(_plugins([word for word in given.words if "=" in word]))
     wanted = [word for word in given.words if "=" not in word]
-    for slot in wanted:
-        if slot not in registry.SLOTS:
-            raise unknown("slot", slot, registry.SLOTS)
-    for slot in wanted or registry.SLOTS:
-        _print_slot(slot)
+    for kind in wanted:
+        if kind not in registry.KINDS:
+            raise unknown("slot", kind, registry.KINDS)
+    say = _markdown if given.options.get("--format") == "md" else _text
+    print("\n\n".join("\n".join(say(kind)) for kind in wanted or registry.KINDS))
     return 0
 
 
@@ -45,21 +50,45 @@ def _plugins(words: Sequence[str]) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 
-def _print_slot(slot: str) -> None:
+def _text(kind: str) -> Iterator[str]:
     from gptlab import registry
 
-    components = registry.components(slot).values()
-    print(f"{slot}: {registry.SLOTS[slot]}  (model.{slot})")
+    known = registry.KINDS[kind]
+    components = registry.components(kind).values()
+    yield f"{kind}: {known.meaning}  ({known.chosen_by}; {known.options_key}.OPTION)"
     width = max((len(component.name) for component in components), default=0)
     for component in components:
-        options = ", ".join(f"{option.name}={_say(option.default)}" for option in component.options)
-        print(f"  {component.name:{width}}  {component.summary}" + (f"  [{options}]" if options else ""))
-    print()
+        options = ", ".join(_options(component))
+        yield f"  {component.name:{width}}  {component.summary}" + (f"  [{options}]" if options else "")
+
+
+def _markdown(kind: str) -> Iterator[str]:
+    from gptlab import registry
+
+    known = registry.KINDS[kind]
+    yield f"**{kind}** {known.meaning}. Chosen by `{known.chosen_by}`, options below `{known.options_key}`."
+    yield ""
+    yield f"| {kind} | options | reads | what it is |"
+    yield "|---|---|---|---|"
+    for component in registry.components(kind).values():
+        options, reads = (", ".join(f"`{word}`" for word in words) for words in (_options(component), component.inputs))
+        yield f"| `{component.name}` | {options} | {reads} | {component.summary.replace('|', chr(92) + '|')} |"
+
+
+def _options(component: Component) -> list[str]:
+    """`eps=1e-05`, for each option with its default."""
+    from gptlab.config import ProbesConfig
+
+    found = {option.name: option.default for option in component.options}
+    own = {f.name: f.default_factory for f in dataclasses.fields(ProbesConfig)}
+    if component.kind == "probe" and component.name in own:  # their options stand in the schema of the config
+        schema: Any = own[component.name]
+        found = dataclasses.asdict(schema())
+    return [f"{name}={_say(default)}" for name, default in found.items()]
 
 
 def _say(value: Any) -> str:
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if not isinstance(value, float)
-        else f"{value:g}"
-    )
+    """As YAML has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)

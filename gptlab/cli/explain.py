@@ -12,7 +12,7 @@ from typing import Any
 
 from gptlab.cli.arguments import split
 from gptlab.config import NOT_IDENTITY, SCHEMA_VERSION, Config, flatten, identity, identity_keys
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, GptlabError
 
 HELP = """\
 usage: gptlab explain-id A [B] [--config-dir FOLDER]
@@ -60,7 +60,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _named(word: str, config_dirs: Sequence[str]) -> Named:
-    from gptlab.store.find import find_run, recorded_id, stored_config
+    from gptlab.store.config_file import read_config
+    from gptlab.store.damage import DamagedError
+    from gptlab.store.find_runs import find_run, recorded_id
 
     if "=" in word and not Path(word).is_dir():
         from gptlab.declare.composer import compose
@@ -71,7 +73,10 @@ def _named(word: str, config_dirs: Sequence[str]) -> Named:
             raise ConfigError(f"explain-id: a quote is not closed in {word!r}.") from error
         return Named(word, compose(words, config_dirs), "")
     folder = find_run(word, Path(Config().output_dir))
-    return Named(str(folder), stored_config(folder), recorded_id(folder))
+    try:
+        return Named(str(folder), read_config(folder), recorded_id(folder))
+    except DamagedError as damage:
+        raise GptlabError(f"{folder}: {damage}.") from damage
 
 
 def _explain(one: Named) -> None:

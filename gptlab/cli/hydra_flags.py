@@ -14,8 +14,9 @@ from omegaconf import DictConfig
 
 from gptlab.cli.arguments import CONFIG_DIR, split
 from gptlab.declare.composer import HYDRA_BASE, Composer, store_schema
-from gptlab.declare.overrides import normalised
+from gptlab.declare.overrides import GROUPS, normalised
 from gptlab.declare.problems import translated
+from gptlab.declare.slips import foreign_flag
 from gptlab.declare.sources import CONF_DIR, UserFolders
 from gptlab.errors import ConfigError, unknown
 
@@ -31,6 +32,11 @@ def wanted(arguments: Sequence[str]) -> bool:
     flags = [text.partition("=")[0] for text in arguments if text.startswith("-")]
     for flag in flags:
         if flag not in _ANSWERED | _ALONG:
+            place = next(at for at, text in enumerate(arguments) if text.partition("=")[0] == flag)
+            value = arguments[place].partition("=")[2] or "".join(arguments[place + 1 : place + 2])
+            error = foreign_flag(flag, value, GROUPS)
+            if error:
+                raise error
             raise unknown("option", flag, (f for f in (_ANSWERED | _ALONG | {"--version"}) if f.startswith("--")))
     return any(flag in _ANSWERED for flag in flags)
 

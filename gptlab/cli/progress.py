@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from gptlab.planning.plan import Plan, PlannedRun
-from gptlab.store.states import RECORDED
+from gptlab.store.result import RECORDED
 from gptlab.training.progress import Tick
 
 _CLEAR = "\r\x1b[2K"

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if len(given.words) != 1:
         raise ConfigError("rerun: name one run folder, or the beginning of an id.")
-    from gptlab.store.find import find_run
+    from gptlab.store.find_runs import find_run
 
     run = find_run(given.words[0], Path(Config().output_dir))
     if "--keep" not in given.options:

@@ -12,8 +12,9 @@ from gptlab.cli.arguments import split
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import Plan, expand
-from gptlab.running.decisions import explain, survey
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.decisions import explain, refuse, survey
+from gptlab.running.launch import look_again, run_jobs
+from gptlab.running.queue import open_study
 from gptlab.running.stopping import stoppable
 from gptlab.training.progress import listening
 
@@ -26,15 +27,16 @@ def main(arguments: Sequence[str]) -> int:
     plan = expand(given.words, given.config_dirs)
     for note in plan.notes:
         _say(note)
+    decisions = survey(plan, plan.output_dir / plan.study)
+    refuse(plan.runs, decisions)
     study, plan = open_study(plan, ["gptlab", *arguments])
-    decisions = survey(plan, study)
     for line in explain(plan.runs, decisions):
         _say(line)
     progress = Progress(plan)
     code = FAILED
     try:
         with stoppable(), listening(progress.ticked):
-            states = run_jobs(plan, study, progress, decisions)
+            states = look_again(plan, study, run_jobs(plan, study, progress, decisions), _say)
         code = FINISHED if all(state == "finished" for state in states) else FAILED
         if code == FAILED:
             _say(f"{_count(states)}, in {study}")

@@ -14,7 +14,7 @@ from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row
 from gptlab.comparing.margin import Margin
 from gptlab.comparing.pooled import pool_noise
-from gptlab.comparing.variants import Variant, differences, failures, group, pair
+from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError
 from gptlab.store.plan_history import whole_plan
@@ -46,15 +46,40 @@ def compare(
     if by not in (None, "step"):
         raise ConfigError(f"by={by}: only step.")
     limit = None if margin is None else Margin.parse(str(margin))
-    sources = load_sources(paths, histories=bool(by))
+    return compare_sources(load_sources(paths, histories=bool(by)), baseline, metrics, by, limit, pooled)
+
+
+def against(comparison: Comparison, baseline: str) -> Comparison:
+    """The same runs with the variant called `baseline` as everybody's baseline, in the primary metric alone."""
+    limit = Margin.parse(comparison.margin) if comparison.margin else None
+    primary, pooled = comparison.primary_metric, bool(comparison.pooled)
+    return compare_sources(comparison.sources, baseline, [primary], None, limit, pooled, alone=True)
+
+
+def compare_sources(
+    sources: Sequence[Source],
+    baseline: str | None,
+    metrics: Sequence[str],
+    by: str | None,
+    limit: Margin | None,
+    pooled: bool,
+    *,
+    alone: bool = False,
+) -> Comparison:
+    """See `compare`; the runs have been read. `alone`: nothing but `metrics` is looked at."""
     variants, notes = group(sources)
     if not variants:
         raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
     variants = _paired(variants, baseline, by_position=not any(s.plan.command for s in sources))
     primary, more = primary_of(sources)
-    names = shown(dict.fromkeys(key[0] for v in variants for key in v.values), primary, metrics)
+    measured = dict.fromkeys(key[0] for v in variants for key in v.values)
+    names = tuple(metrics) if alone else shown(measured, primary, metrics)
     for v in variants:  # what is not shown weighs nothing in the correction of what is
-        v.values = {key: values for key, values in v.values.items() if key[0] in names or not on_request(key[0])}
+        v.values = {
+            key: values
+            for key, values in v.values.items()
+            if key[0] in names or (key[0] in COUNTED if alone else not on_request(key[0]))
+        }
     steps: tuple[int, ...] = ()
     stepped: tuple[str, ...] = ()
     if by:
@@ -83,7 +108,8 @@ def compare(
         margin=limit.text if limit else "",
         pooled=assumed,
         warnings=(*more, *cautions.warnings(sources, rows, primary)),
-        notes=(*notes, *_left_out(sources)),
+        notes=(*notes, *([] if alone else _left_out(sources))),
+        sources=tuple(sources),
     )
 
 
@@ -137,7 +163,9 @@ def _delta(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]]:
     ids = {record.run.id for record in base.runs.values()}
     planned = [r.run.delta for r in own.runs.values() if r.run.baseline_id in ids and r.run.delta]
     if planned:
-        return planned[0]
+        return dict(planned[0])
+    if (known := planned_differences(own, base)) is not None:
+        return known
     configs = [_config(base), _config(own)]
     return differences(*configs) if all(configs) else {}
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from gptlab.comparing.comparison import Key
 from gptlab.errors import ConfigError
 from gptlab.metrics import metric
-from gptlab.store.artifacts import read_steps
-from gptlab.store.read import DamagedError
+from gptlab.store.damage import DamagedError
 from gptlab.store.records import Record
+from gptlab.store.run_tables import read_steps
 from gptlab.store.states import OVER
 
 MOST = 5  # budgets side by side

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gptlab.store.records import Record
+    from gptlab.store.records import Record, Source
     from gptlab.store.study import Study
 
 BETTER, WORSE = "better", "worse"
@@ -74,6 +74,12 @@ class Cell:
     exploratory: bool = False  # not the declared primary metric, or fewer than five pairs
     marked: bool = False  # seeds were lost, so the survivors may be the lucky ones
     bold: bool = False  # better, after correction, and nothing to be said against it
+
+    @property
+    def note(self) -> str:
+        """What limits the verdict: `exploratory; on 4 of 5 seeds`."""
+        reason = "" if self.verdict == NOT_COMPARABLE else self.reason
+        return "; ".join(filter(None, ("exploratory" if self.exploratory else "", reason)))
 
     @property
     def said(self) -> str:
@@ -139,6 +145,13 @@ class Row:
         return self.cells.get((metric, step)) or Cell(metric, step, reason="not measured")
 
     @property
+    def seeds(self) -> str:
+        """`5 of 5`, or `3 of 5: 1 failed, 1 diverged`."""
+        lost = ((self.n_failed, "failed"), (self.n_diverged, "diverged"), (self.n_missing, "missing"))
+        words = ", ".join(f"{number} {word}" for number, word in lost if number)
+        return f"{self.n_finished} of {self.n_planned}" + (f": {words}" if words else "")
+
+    @property
     def parameters_percent(self) -> float | None:
         """Parameters against the baseline's, in percent."""
         return percent(self.parameters_difference, self.parameters)
@@ -168,6 +181,7 @@ class Comparison:
     pooled: str = ""  # what a pooled residual assumes, and what speaks for it here; empty where none is used
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = field(repr=False, default=())  # what was read: for a look with another baseline
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -201,14 +215,11 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """The comparison as a tidy table: one line per variant, metric and step, with all the numbers of its cell."""
-        from gptlab.show.exports import tidy_frame
+        import pandas as pd
 
-        return tidy_frame(self)
+        from gptlab.comparing.tidy import records
 
-    def _repr_html_(self) -> str:
-        from gptlab.show.exports import export
-
-        return export(self, "html")
+        return pd.DataFrame(list(records(self)))
 
     @cached_property
     def studies(self) -> tuple[Study, ...]:

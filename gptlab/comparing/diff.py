@@ -9,9 +9,10 @@ from typing import Any
 from gptlab.comparing.variants import differences
 from gptlab.config import flatten
 from gptlab.errors import ConfigError
-from gptlab.store.read import DamagedError
-from gptlab.store.records import CONFIG, MANIFEST
-from gptlab.store.states import RESULT, load_object
+from gptlab.store.config_file import read_config
+from gptlab.store.damage import DamagedError
+from gptlab.store.manifest import read_manifest
+from gptlab.store.states import state_of
 
 Pairs = dict[str, tuple[Any, Any]]
 # Which part of manifest.json belongs to which heading; all else there (times, folders, the command) differs anyway, or
@@ -41,38 +42,25 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[s
     if not folder.is_dir():
         raise ConfigError(f"compare: there is no folder {str(folder)!r}.")
     try:
-        manifest = _flat(load_object(folder / MANIFEST))
+        manifest, config = _flat(read_manifest(folder).document), flatten(read_config(folder))
     except DamagedError as damage:
         raise ConfigError(f"compare: {folder} is not a run: {damage}.") from None
-    try:
-        result = load_object(folder / RESULT)
-    except DamagedError as damage:
-        result = {"state": str(damage)}
+    state = state_of(folder)
+    result = state.result
+    missing = dict.fromkeys(result.not_finite)
     outcome = {
-        "state": result.get("state"),
-        "outcome": result.get("outcome"),
-        "error": result.get("error"),
-        **(result.get("metrics") or {}),
-    }
-    return _config(folder), manifest, outcome
+        "state": result.state or state.reason, "outcome": result.outcome or None, "error": result.error or None,
+        **result.metrics, **missing,
+    }  # fmt: skip
+    return config, manifest, outcome
 
 
 def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted key -> value. A package is one key, and is under one: `packages` first, then `installed`."""
-    flat = flatten(manifest)
+    flat = flatten(dict(manifest))
     found = {key: value for key, value in flat.items() if key not in ("installed", "code.torch")}
     for line in flat.get("installed") or ():
         name, _, version = str(line).partition("==")
         if f"packages.{name}" not in found:
             found[f"installed.{name}"] = version
     return found
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    import yaml  # type: ignore[import-untyped]
-
-    try:
-        content = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-        return flatten(content or {})
-    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise ConfigError(f"compare: {folder / CONFIG} cannot be read ({type(error).__name__}).") from None

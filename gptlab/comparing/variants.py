@@ -107,6 +107,19 @@ def differences(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tu
     return {key: (base.get(key), own.get(key)) for key in keys if _typed(base, key) != _typed(own, key)}
 
 
+def planned_differences(own: Variant, base: Variant) -> dict[str, tuple[Any, Any]] | None:
+    """The same of two variants that were planned against one baseline, without their config files; else None."""
+    runs = [next(iter(variant.runs.values())).run for variant in (base, own)]
+    if not runs[0].baseline_id or runs[0].seed != runs[1].seed or runs[0].baseline_id != runs[1].baseline_id:
+        return None
+    deltas = [run.delta for run in runs]
+    if any(not run.delta and run.id != run.baseline_id for run in runs):
+        return None
+    old = {key: pair[0] for delta in deltas for key, pair in delta.items()}
+    its, mine = ({**old, **{key: new for key, (_, new) in delta.items()}} for delta in deltas)
+    return differences(its, mine)
+
+
 def _typed(config: Mapping[str, Any], key: str) -> tuple[bool, str]:
     return key in config, repr(config.get(key))
 

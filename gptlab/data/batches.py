@@ -24,6 +24,7 @@ either: a study can be vetted before it starts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,6 +70,7 @@ class TokenSource(ABC):
     tokenizer: Tokenizer
     vocab_size: int  # the model's; every id is below it
     hash: str  # SHA-256 (hex) of the content, or of all that the content follows from
+    files: Sequence[str] = ()  # the file, folder or glob that the content was read from: they are looked at again later
 
     @property
     def entropy(self) -> Entropy | None:
@@ -110,6 +112,7 @@ class VectorSource:
     inputs: list[list[float]]
     targets: list[list[float]]
     tokenizer: None = None
+    files: Sequence[str] = ()
 
     def batch(self, batch_size: int, context: int) -> Batch:
         """All the rows, in every batch: `batch_size` and `context` are for tokens."""

@@ -8,10 +8,10 @@ the depth alone, but to reach it a model has to remember the whole stack.
 from __future__ import annotations
 
 from gptlab.data.automaton import Automaton, Tables
-from gptlab.data.kinds import register_data
 from gptlab.data.language import LanguageSource
 from gptlab.data.tokenizer import WordsTokenizer
 from gptlab.errors import ConfigError
+from gptlab.registry import register
 
 _PAIRS = ["()", "[]", "{}", "<>", "«»", "‹›", "“”", "‘’"]
 _LARGEST = 2**18  # stacks
@@ -41,7 +41,7 @@ def tables(kinds: int, depth: int, opening: float) -> Tables:
     return Tables(probability, follows)
 
 
-@register_data("brackets", tokenizers=("words",))
+@register("data", "brackets", tokenizers=("words",))
 def brackets(vocab_size: int, kinds: int = 4, depth: int = 6, opening: float = 0.4) -> LanguageSource:
     """Properly nested brackets of several kinds."""
     if not 1 <= kinds <= len(_PAIRS):

@@ -7,8 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from gptlab.config import DataConfig
-from gptlab.data.kinds import KEYS, TEXT_TOKENIZERS, Kind, kind, kinds
+from gptlab.data.kinds import KEYS, Kind, kind, kinds
 from gptlab.errors import ConfigError
+from gptlab.registry import TEXT_TOKENIZERS
+
+_PRESETS = {"path": "text", "text": "string"}  # what to choose for a key that is given alone
 
 
 def settle_data(data: DataConfig, vocab_size: int) -> DataConfig:
@@ -18,9 +21,7 @@ def settle_data(data: DataConfig, vocab_size: int) -> DataConfig:
     """
     chosen = kind(data.source)
     filled = {key: value for key, value in chosen.defaults.items() if getattr(data, key) is None}
-    defaults = {option.name: option.default for option in chosen.component.options}
-    given = chosen.component.checked_options(data.options)
-    options = {name: value for name, value in given.items() if value != defaults[name]}
+    options = chosen.component.settled_options(data.options)
     return replace(data, tokenizer=settle_tokenizer(data, vocab_size), options=options, **filled)
 
 
@@ -67,10 +68,14 @@ def _check_key(chosen: Kind, key: str, value: Any) -> None:
         raise ConfigError(f"data.{key}: data.source={source} needs it.")
     if key not in chosen.reads and value is not None:
         readers = ", ".join(name for name, other in kinds().items() if key in other.reads)
-        raise ConfigError(
+        said = (
             f"data.{key}: would be ignored, because data.source={source} does not read it. "
             f"It belongs to data.source={readers}."
         )
+        preset = _PRESETS.get(key)
+        line = f"data={preset} 'data.{key}={value}'" if " " in str(value) else f"data={preset} data.{key}={value}"
+        said += f" Type {line}" if preset else ""
+        raise ConfigError(said, code="key-ignored", key=f"data.{key}", command=line if preset else None)
 
 
 def _check_vectors(data: DataConfig) -> None:

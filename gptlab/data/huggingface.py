@@ -1,7 +1,7 @@
 """Kind of data `hf`: a Hugging Face data set, by name or from a local folder. Needs the extra `hf`.
 
 Its documents are streamed once and kept beside the cached tokens, so that later runs need no network and see the same
-text. A local folder is read again when one of its files changes; a name is not, unless `revision` says so.
+text. A local folder is read again when the content of one of its files changes; a name only when `revision` does.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.data import cache
-from gptlab.data.kinds import register_data
 from gptlab.data.text import Content, Text, scan
 from gptlab.data.texts import TextSource
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.registry import register
+from gptlab.store import data_files
 from gptlab.store.atomic import replacing
 
 
-@register_data("hf")
+@register("data", "hf")
 def _hf(
     path: str,
     tokenizer: str,
@@ -40,7 +41,7 @@ def _hf(
     if max_documents < 1:
         raise ConfigError(f"data.options.max_documents={max_documents}: must be 1 or more.")
     local = os.path.expanduser(path)
-    files = _stamps(local) if os.path.isdir(local) else None
+    files = _contents(local) if os.path.isdir(local) else None
     request = {"path": os.path.abspath(local) if files else path, "subset": subset, "part": part, "column": column}
     key = json.dumps({**request, "max_documents": max_documents, "revision": revision, "files": files}, sort_keys=True)
     place = cache.folder() / "documents" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.jsonl"
@@ -53,13 +54,15 @@ def _hf(
     text = Text(lambda: _read(place), lambda characters: _scan(place, place.stat().st_mtime_ns, characters))
     if not any(text.scan(False).lengths):
         raise ConfigError(f"{where}: no row of {part} holds any text.")
-    return TextSource(where, text, tokenizer, vocab_size, (split, validation_fraction), kept=True)
+    return TextSource(
+        where, text, tokenizer, vocab_size, (split, validation_fraction), kept=True, files=local if files else ""
+    )
 
 
-def _stamps(folder: str) -> list[tuple[str, int, int]]:
-    """What changes when a file in the folder does."""
-    paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-    return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+def _contents(folder: str) -> list[tuple[str, str]]:
+    """Name and SHA-256 of every file in the folder."""
+    found = data_files.record("", [folder]).files[os.path.abspath(folder)]
+    return [(os.path.relpath(file.path, folder), file.sha256) for file in found]
 
 
 def _rows(where: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,10 +17,10 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from gptlab.data.kinds import register_data
 from gptlab.data.language import Language, LanguageSource, Strings
 from gptlab.data.tokenizer import IdsTokenizer
 from gptlab.errors import ConfigError
+from gptlab.registry import register
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +94,7 @@ def _parts(context: int) -> tuple[int, int]:
     return context + 1 - copied, copied
 
 
-@register_data("induction", tokenizers=("ids",))
+@register("data", "induction", tokenizers=("ids",))
 def induction(vocab_size: int, symbols: int = 64) -> LanguageSource:
     """Random ids, then a stretch of them once more: to copy it takes two layers."""
     if symbols < 2:

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gptlab.data.automaton import Automaton, Tables
-from gptlab.data.kinds import register_data
 from gptlab.data.language import LanguageSource
 from gptlab.data.tokenizer import IdsTokenizer
 from gptlab.errors import ConfigError
+from gptlab.registry import register
 from gptlab.streams import generator
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def tables(table: npt.NDArray[np.float64]) -> Tables:
     return Tables(rows / rows.sum(axis=1, keepdims=True), np.concatenate(follows))
 
 
-@register_data("markov", tokenizers=("ids",))
+@register("data", "markov", tokenizers=("ids",))
 def markov(
     vocab_size: int, order: int = 2, symbols: int = 32, sharpness: float = 2.0, table_seed: int = 0
 ) -> LanguageSource:

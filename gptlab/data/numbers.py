@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gptlab.data.batches import Batch, TokenSource, VectorSource
-from gptlab.data.kinds import register_data
 from gptlab.data.tokenizer import IdsTokenizer, Tokenizer
+from gptlab.registry import register
 from gptlab.streams import generator
 
 
@@ -86,14 +86,14 @@ class RandomTokens(TokenSource):
         return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
 
 
-@register_data("random_tokens", tokenizers=("ids",))
+@register("data", "random_tokens", tokenizers=("ids",))
 def random_tokens(vocab_size: int, seed: int) -> RandomTokens:
     """Uniform random ids, for any vocabulary: nothing to learn, and the floor is ln V."""
     # The ids never end; this is what they follow from.
     return RandomTokens(vocab_size, seed, _hash(["random_tokens", vocab_size, seed]), IdsTokenizer(vocab_size))
 
 
-@register_data("vectors", tokenizers=())
+@register("data", "vectors", tokenizers=())
 def vectors(inputs: list[list[float]], targets: list[list[float]]) -> VectorSource:
     """Rows of numbers, for architecture=deep_mlp."""
     return VectorSource(_hash([inputs, targets]), inputs, targets)

@@ -7,9 +7,9 @@ before them, entropies of 0.673, 1.030, 0.698, 0, 0.706 and 0 nats: 0.518 on ave
 from __future__ import annotations
 
 from gptlab.data.automaton import Automaton, Tables
-from gptlab.data.kinds import register_data
 from gptlab.data.language import LanguageSource
 from gptlab.data.tokenizer import WordsTokenizer
+from gptlab.registry import register
 
 WORDS = (".", "the", "a", "girl", "dog", "bird", "sees", "hears", "feeds", "tree", "song", "river")
 
@@ -44,7 +44,7 @@ def _tables() -> Tables:
     return Tables(probability, follows)
 
 
-@register_data("sentences", tokenizers=("words",))
+@register("data", "sentences", tokenizers=("words",))
 def sentences(vocab_size: int) -> LanguageSource:
     """Twelve words, 28 sentences: each of them is scored."""
     language = Automaton(len(WORDS), _tables)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from gptlab.data import text
 from gptlab.errors import ConfigError
+from gptlab.store.data_files import Stamp, stamp_of
 
 
 def text_of_files(pattern: str) -> text.Text:
@@ -31,17 +32,15 @@ def text_of_files(pattern: str) -> text.Text:
 
 
 @functools.lru_cache(maxsize=16)  # a sweep vets the same files for each of its runs
-def _scan_files(stamps: tuple[tuple[str, int, int], ...], characters: bool) -> text.Content:
-    return text.scan((_read_chunks(path) for path, _, _ in stamps), characters)
+def _scan_files(stamps: tuple[tuple[str, Stamp], ...], characters: bool) -> text.Content:
+    return text.scan((_read_chunks(path) for path, _ in stamps), characters)
 
 
-def _stamp(path: str) -> tuple[str, int, int]:
-    """What changes when a file does."""
+def _stamp(path: str) -> tuple[str, Stamp]:
     try:
-        status = os.stat(path)
+        return os.path.abspath(path), stamp_of(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    return os.path.abspath(path), status.st_size, status.st_mtime_ns
 
 
 def _matches(pattern: str) -> list[str]:

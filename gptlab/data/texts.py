@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from gptlab.data.batches import Batch, TokenSource
 from gptlab.data.cache import cached, collected
 from gptlab.data.corpus import Corpus, Part, split
-from gptlab.data.kinds import TEXT_TOKENIZERS, register_data
 from gptlab.data.text import Content, Text, check_ids, python_docs, text_of
 from gptlab.data.text_files import text_of_files
 from gptlab.data.tokenizer import Tokenizer, check_unicode, make_tokenizer
 from gptlab.errors import ConfigError
+from gptlab.registry import TEXT_TOKENIZERS, register
 from gptlab.streams import generator
 
 if TYPE_CHECKING:
@@ -26,14 +26,17 @@ ANY_TOKENIZER = (*TEXT_TOKENIZERS, "ids")
 class TextSource(TokenSource):
     """Text and the tokenizer that reads it.
 
-    `held_out`: how the validation part is chosen, and its share. `kept`: whether the tokens are kept on disk. The fixed
-    batch comes from the start of the whole text, so that it does not change with the split.
+    `held_out`: how the validation part is chosen, and its share. `kept`: whether the tokens are kept on disk. `files`:
+    what the text was read from, if it was. The fixed batch comes from the start of the whole text, so that it does not
+    change with the split.
     """
 
     def __init__(
-        self, where: str, text: Text, tokenizer: str, vocab_size: int, held_out: tuple[str, float], kept: bool = False
-    ) -> None:
+        self, where: str, text: Text, tokenizer: str, vocab_size: int, held_out: tuple[str, float], kept: bool = False,
+        files: str = "",
+    ) -> None:  # fmt: skip
         self.where, self.vocab_size, self._text, self._kept = where, vocab_size, text, kept
+        self.files = [files] if files else []
         self._split, self._fraction = held_out
         self._content: Content = text.scan(tokenizer == "char")
         self.hash = self._content.hash
@@ -155,7 +158,7 @@ def _batch(part: Part, places: npt.NDArray[np.int64], context: int, weight: floa
     return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), weights)
 
 
-@register_data("python_docs")
+@register("data", "python_docs")
 def _python_docs(
     tokenizer: str, vocab_size: int, split: str = "document", validation_fraction: float = 0.1
 ) -> TextSource:
@@ -164,7 +167,7 @@ def _python_docs(
     return TextSource(where, text_of(python_docs()), tokenizer, vocab_size, (split, validation_fraction))
 
 
-@register_data("string", ANY_TOKENIZER)
+@register("data", "string", tokenizers=ANY_TOKENIZER)
 def _string(
     text: str, tokenizer: str, vocab_size: int, split: str = "position", validation_fraction: float = 0.1
 ) -> TextSource:
@@ -178,10 +181,12 @@ def _string(
     return TextSource("data.text", text_of([text]), tokenizer, vocab_size, (split, validation_fraction))
 
 
-@register_data("file", ANY_TOKENIZER)
+@register("data", "file", tokenizers=ANY_TOKENIZER)
 def _file(
     path: str, tokenizer: str, vocab_size: int, split: str = "position", validation_fraction: float = 0.1
 ) -> TextSource:
     """Files of UTF-8, one document each: a name, or a glob."""
     text = text_of_files(path)
-    return TextSource(f"data.path={path}", text, tokenizer, vocab_size, (split, validation_fraction), kept=True)
+    return TextSource(
+        f"data.path={path}", text, tokenizer, vocab_size, (split, validation_fraction), kept=True, files=path
+    )

@@ -19,9 +19,19 @@ from gptlab import config as schema
 from gptlab import registry
 from gptlab.config import Config
 from gptlab.declare.model_rules import check
+from gptlab.declare.plugin_probes import own_probes, probes_schema, typed, without_null
 from gptlab.declare.refusals import refused
 from gptlab.declare.settling import settle
 from gptlab.errors import ConfigError
+from gptlab.store.config_file import literal
+
+
+def from_stored(plain: dict[str, Any]) -> Config:
+    """The config of a run as this gptlab understands it: checked, and with a default for each key that is newer.
+
+    ConfigError when it cannot be run any more.
+    """
+    return from_omegaconf(literal(plain))
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
@@ -29,17 +39,26 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
     plain = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else dict(node)
     assert isinstance(plain, dict)
     plain.pop("hydra", None)
+    _load_plugins(plain.get("plugins"))
+    plain["probes"] = without_null(plain.get("probes", {}))
+    place = Config(probes=probes_schema(plain["probes"]))
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
+        merged = OmegaConf.merge(OmegaConf.structured(place), plain)
         missing = OmegaConf.missing_keys(merged)
         if missing:
             raise ConfigError(f"{min(missing)}: a value is needed.")
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
-        raise refused(error, plain) from error
+        raise refused(error, {**plain, "probes": own_probes(plain["probes"])}) from error
     assert isinstance(config, Config)
     schema.check_fields(config)
-    registry.load_plugins(config.plugins)
+    typed(config.probes)
     settled = settle(config)
     check(settled, changed)
     return settled
+
+
+def _load_plugins(named: Any) -> None:
+    """Before anything is checked: which keys there are hangs on them. What is no list of names is refused later."""
+    if isinstance(named, list) and all(isinstance(name, str) for name in named):
+        registry.load_plugins(named)

@@ -22,9 +22,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from gptlab.config import Config, flatten
 from gptlab.declare import sources
-from gptlab.declare.overrides import ablations, check_key, label, needs_equals, normalised, sets_values, settings
+from gptlab.declare.overrides import ablations, check_key, label, normalised, sets_values, settings
 from gptlab.declare.problems import OPTIONS, translated
 from gptlab.declare.repository import CheckedRepository, refuse_short_ending
+from gptlab.declare.slips import refuse_slips
+from gptlab.declare.sweep_functions import SweepFunctions, written
 from gptlab.errors import ConfigError, unknown
 
 HYDRA_BASE = "1.3"
@@ -77,11 +79,10 @@ class Composer:
     def parse(self, overrides: Sequence[str]) -> list[Override]:
         """Overrides, parsed; each key exists and none is given twice. Sweeps are allowed."""
         parsed: list[Override] = []
+        refuse_slips(overrides, self.groups)
         for text in normalised(overrides):
-            if "=" not in text and not text.startswith("~"):
-                raise needs_equals(text, self.groups)
             with _hydra_base(), translated(text):
-                parsed += OverridesParser.create(config_loader=self._loader).parse_overrides([text])
+                parsed += OverridesParser(SweepFunctions(), self._loader).parse_overrides([text])
             check_key(parsed[-1], self.groups, self._refuse_missing)
         _refuse_repeats(parsed)
         return parsed
@@ -119,7 +120,7 @@ class Composer:
     def sweep_values(self, override: Override) -> list[str]:
         """The values of a finite sweep as text. A glob is looked up among the options of its group."""
         with _hydra_base(), translated(str(override.input_line)):
-            return [str(value) for value in override.sweep_string_iterator()]
+            return [written(value) for value in override.sweep_iterator()]
 
     def ablation_keys(self, name: str) -> dict[str, Any]:
         """Dotted key -> value, as the file of this ablation sets them."""
@@ -144,7 +145,11 @@ class Composer:
         for name in names:
             if name not in self.groups[group] and "/" not in name:
                 refuse_short_ending(self._folders, group, name)
-                raise unknown(text, name, self.groups[group], OPTIONS)
+                error = unknown(text, name, self.groups[group], OPTIONS)
+                searched = [sources.shown(folder) for folder in self._folders] or ["no folder of yours (no conf/ here)"]
+                wanted = f"{sources.shown(self._folders[0]) if self._folders else 'conf'}/{group}/{name}.yaml"
+                said = f"{error} Searched: gptlab's own, {', '.join(searched)}; one of yours would be {wanted}."
+                raise error.reworded(said, searched=searched, file=wanted)
 
     def _check_baseline(self, baseline: str) -> None:
         names = [name.strip() for name in baseline.strip("[]").split(",")]
@@ -185,7 +190,9 @@ class Composer:
 
 def store_schema() -> None:
     """Make the root schema known to Hydra under the name that conf/config.yaml uses. Safe to repeat."""
-    ConfigStore.instance().store(name="gptlab_schema", node=Config, provider="gptlab")
+    node = OmegaConf.structured(Config)
+    OmegaConf.set_struct(node.probes, False)  # a plugin's probe is one key more; `checked` refuses what no module has
+    ConfigStore.instance().store(name="gptlab_schema", node=node, provider="gptlab")
 
 
 def _beyond_choices(parsed: Sequence[Override]) -> dict[str, str]:

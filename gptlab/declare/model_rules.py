@@ -77,7 +77,7 @@ def _check_layers(model: ModelConfig) -> None:
 def _check_heads(block: ModelConfig) -> None:
     if not any("n_heads" in part.inputs for part in block_parts(block)):
         return
-    if block.emb_dim % block.n_heads:
+    if block.head_dim is None and block.emb_dim % block.n_heads:
         raise ConfigError(
             f"model.n_heads={block.n_heads}: model.emb_dim={block.emb_dim} is not divisible by it. "
             f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}."
@@ -129,7 +129,7 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
     for slot, given in options.items():
         if slot not in registry.SLOTS:
             raise unknown(where, slot, registry.SLOTS)
-        used = [part for part in parts if part.slot == slot]
+        used = [part for part in parts if part.kind == slot]
         if not used:
             raise ConfigError(f"{where}.{slot}: this model has no {slot}, so the options would be ignored.")
         for name, value in given.items():

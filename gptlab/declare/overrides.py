@@ -9,14 +9,15 @@ from typing import Any
 
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
-from gptlab.config import NOT_IDENTITY, Config, flatten
-from gptlab.errors import ConfigError, closest, unknown
-from gptlab.values import KEYS, kind_of, must_be
+from gptlab.config import NOT_IDENTITY, Config, ProbesConfig, flatten
+from gptlab.declare.texts import as_typed, refuse_unquoted
+from gptlab.errors import ConfigError
+from gptlab.values import kind_of, must_be, unknown_key
 
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "model.layers.", "data.options.")
+_OPTIONS = ("model.options.", "model.layers.", "data.options.", "train.options.")
 _FREE_FORM = (*_OPTIONS, "experiment.options.", "launcher_options.")  # keys that the schema cannot list
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
@@ -27,8 +28,8 @@ _HYDRA_HINTS = {
 
 
 def normalised(overrides: Iterable[str]) -> list[str]:
-    """Overrides as Hydra wants them: options of components and data, and settings per layer, are new keys, `++`."""
-    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in overrides]
+    """Overrides as Hydra wants them: text in quotes; options, and settings per layer, are new keys, `++`."""
+    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in map(as_typed, overrides)]
 
 
 def check_key(
@@ -52,24 +53,34 @@ def check_key(
         raise ConfigError(f"{text}: a group has its own place in the config. Write {key}={override.value()}.")
     if override.is_add() and not override.is_force_add() and not key.startswith(_FREE_FORM) and _exists(key, groups):
         raise ConfigError(f"+{text}: the key is there already. Write {text}.")
+    if sets_values(override):
+        _check_braces(override)
     if key in groups:
         _check_choice(override, text)
         if not override.is_sweep_override() and not isinstance(override.value(), dict):
             value = override.value()
             refuse_missing(text, key, [str(name) for name in (value if isinstance(value, list) else [value])])
         return
+    node = _node(key, text, groups)
+    value = override.value()
+    if isinstance(node, bool) and isinstance(value, int) and value not in (0, 1):  # OmegaConf would call it true
+        raise must_be(key, value, bool)
+
+
+def _node(key: str, text: str, groups: Collection[str]) -> Any:
+    """The schema's own value of a key; None below a free-form node. ConfigError where there is no such key."""
     node: Any = Config()
     parts = key.split(".")
     for depth, part in enumerate(parts):
         if not dataclasses.is_dataclass(node):
-            return  # inside a list or a free-form options node: the merge and the component decide
+            return None  # inside a list or a free-form options node: the merge and the component decide
         names = {field.name for field in dataclasses.fields(node)}
         if part not in names:
+            if isinstance(node, ProbesConfig):
+                return None  # a plugin's, if it is there: known when the plugins are loaded
             raise _no_key(text, part, names if depth else names | set(groups), key == part)
         node = getattr(node, part)
-    value = override.value()
-    if isinstance(node, bool) and isinstance(value, int) and value not in (0, 1):  # OmegaConf would call it true
-        raise must_be(key, value, bool)
+    return node
 
 
 def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> ConfigError:
@@ -78,7 +89,13 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     below = [".".join(place) for place in places if place[1:] == (part,)]
     if alone and below:
         return ConfigError(f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?")
-    return unknown(text, part, names, KEYS)
+    return unknown_key(text, part, names, text.partition("=")[2])
+
+
+def _check_braces(override: Override) -> None:
+    value = override.value()
+    for given in value.list if isinstance(value, ChoiceSweep) else [value]:
+        refuse_unquoted(override.key_or_group, given)  # type: ignore[arg-type]
 
 
 def _exists(key: str, groups: Collection[str]) -> bool:
@@ -127,7 +144,7 @@ def settings(parsed: Iterable[Override]) -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= {f"{key}.{inner}": str(v) for inner, v in flatten(dict(value)).items()}
         else:
-            found[key] = str(override.get_value_element_as_str()).strip("'\"")
+            found[key] = value if isinstance(value, str) else str(override.get_value_element_as_str())
     return found
 
 
@@ -154,13 +171,3 @@ def short_key(key: str) -> str:
 def slug(text: str, limit: int = 80) -> str:
     """`text` as part of a file name: letters, digits and `._+=-` only, at most `limit` characters."""
     return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text).strip("-.")[:limit].rstrip("-.") or "run"
-
-
-def needs_equals(text: str, known: Mapping[str, Collection[str]]) -> ConfigError:
-    """The error for a word that is no KEY=VALUE, with the group in which such an option exists."""
-    for group, options in known.items():
-        if text in options:
-            return ConfigError(f"{text!r}: an override is KEY=VALUE. Did you mean {group}={text}?")
-    match = closest(text, [f"{group}={option}" for group, options in known.items() for option in options])
-    hint = f" Did you mean {match}?" if match else ""
-    return ConfigError(f"{text!r}: an override is KEY=VALUE.{hint}")

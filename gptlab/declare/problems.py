@@ -15,6 +15,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.declare.refusals import of_override, quoted
+from gptlab.declare.sweep_functions import FUNCTIONS
 from gptlab.errors import ConfigError, GptlabError, unknown
 
 _EXPECTED = (
@@ -66,8 +67,6 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
     if said.startswith("Ambiguous value for argument "):
         override = said.split("'")[1]
         return ConfigError(f"{override}: several values make a sweep; one is wanted here. A list is written [a,b].")
-    if said.startswith("range() arg 3"):
-        return ConfigError(f"{place}: the step of a range cannot be 0.")
     return ConfigError(f"{place}: {said}" if place else said)
 
 
@@ -106,11 +105,10 @@ def _slip(error: OverrideParseException) -> str:
     said = " ".join(str(error).split())
     function = re.search(r"Unknown function '(\w+)'", said)
     if function:
-        return f"there is no function {function[1]!r}. Allowed: choice, glob, range, and quotes around other text."
-    evaluated = re.search(r"while evaluating '(.*?)': (.*?) See https", said)
+        return f"there is no function {function[1]!r}. Allowed: {', '.join(FUNCTIONS)}, and quotes around other text."
+    evaluated = re.search(r"while evaluating '(.*)': (.*?) See https", said)
     if evaluated:
-        known = {"empty choice is not legal": "choice needs values"}
-        return f"{known.get(evaluated[2], f'{evaluated[1]} cannot be worked out')}. Ranges are range(start,stop,step)."
+        return f"{evaluated[2]}. Ranges are range(start,stop,step)."
     if key != key.strip() or value != value.strip():
         return f"no spaces around the equals sign: {key.strip()}={value.strip()}."
     if re.search(r"\s\S+=", value):

@@ -75,7 +75,7 @@ def block_parts(block: ModelConfig) -> list[registry.Component]:
 
 def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[registry.Component]:
     """The parts that an option of a slot reaches: with two kinds of shortcut, it may be one of them or both."""
-    return [part for part in parts if part.slot == slot and any(known.name == option for known in part.options)]
+    return [part for part in parts if part.kind == slot and any(known.name == option for known in part.options)]
 
 
 def keys_read(model: ModelConfig) -> frozenset[str]:
@@ -83,7 +83,7 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
     if model.architecture == "deep_mlp":
         return DEEP_MLP_FRAME
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
-    keys |= {name for part in chosen(model) for name in part.inputs}
+    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in ("position", "init", "norm")}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
         keys |= {"norm"}
     if model.norm == "identity" and model.norm_placement not in _PLACED_BY_SCALE:
@@ -109,7 +109,12 @@ def block_keys_read(block: ModelConfig) -> frozenset[str]:
     keys |= {name for part in block_parts(block) for name in part.inputs}
     if any(getattr(block, site) is None for site in (_SITES - {"drop_embedding"}) & keys):
         keys |= {"drop_rate"}
-    return frozenset(keys)
+    return frozenset(keys - _overruled(block))
+
+
+def _overruled(block: ModelConfig) -> frozenset[str]:
+    """The keys of sizes that `hidden_dim` takes the place of."""
+    return frozenset({"expansion", "hidden_multiple"} if block.hidden_dim is not None else ())
 
 
 def why_unread(model: ModelConfig, name: str) -> str:
@@ -128,6 +133,8 @@ def why_unread(model: ModelConfig, name: str) -> str:
         return "shortcut_attention and shortcut_feed_forward are both set"
     if name == "drop_rate":
         return "every dropout site has its own rate"
+    if name in _overruled(model):
+        return f"hidden_dim={model.hidden_dim} sets the width itself"
     readers = [
         f"{slot}={component.name}"
         for slot in registry.SLOTS

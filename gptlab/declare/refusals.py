@@ -16,8 +16,9 @@ from omegaconf.errors import (
 )
 
 from gptlab.config import Config, flatten
-from gptlab.errors import ConfigError, closest, unknown, wrong_value
-from gptlab.values import KEYS, base_of, fields_of, kind_of, misfits, say, words
+from gptlab.errors import ConfigError, closest, wrong_value
+from gptlab.values import base_of, fields_of, kind_of, misfits, say, words
+from gptlab.values import unknown_key as the_unknown_key
 
 
 def refused(error: OmegaConfBaseException, node: Any) -> ConfigError:
@@ -44,6 +45,9 @@ def of_override(place: str, error: OmegaConfBaseException) -> ConfigError:
     value = place.partition("=")[2]
     if words(kind).startswith("text") and value[:1] in ("[", "{"):
         expected += f" Text that has brackets goes in quotes: {quoted(key, value)}"
+    bare = value.strip("'\"")
+    if bare != value and "," in bare:
+        expected += f" Without the quotes it is a sweep: {key}={bare}"
     said = f"{place.lstrip('+') or key}: {expected}"
     return ConfigError(said, code="wrong-type", key=key, value=value, expected=words(kind))
 
@@ -56,7 +60,7 @@ def unknown_key(full_key: str) -> ConfigError:
         said = f"{parent}: a new key is set by its full name: {full_key}.NAME=VALUE."
         return ConfigError(said, code="free-key-by-full-name", key=full_key)
     siblings = fields_of(base) if isinstance(base, type) and dataclasses.is_dataclass(base) else {}
-    return unknown(parent or "config", key, siblings, KEYS)
+    return the_unknown_key(parent or "config", key, siblings)
 
 
 def quoted(key: str, value: str) -> str:

@@ -14,10 +14,11 @@ from hydra._internal.config_repository import ConfigRepository
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError
 
 from gptlab.declare.sources import CONF_DIR, shown
+from gptlab.declare.texts import keep
 from gptlab.declare.user_files import UserFile, check_values, looked_at
 from gptlab.errors import ConfigError
 
@@ -51,6 +52,8 @@ class CheckedRepository(ConfigRepository):
             key = str(error.full_key)
             line = self._files[name].line(key)
             raise ConfigError(f"{shown(path)}, line {line}: {key}: a ${{ has no }}. Write ${{KEY}}.") from error
+        if result is not None and isinstance(result.config, DictConfig):
+            keep(result.config, self._files[name].tree, self._files[name].package)
         if result is not None and "/" in name:
             check_values(self._files[name], OmegaConf.to_container(result.config, resolve=False), name)
         return result

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Any
+import os
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
 
 from gptlab import registry
-from gptlab.config import Config, ModelConfig
-from gptlab.declare.reads import chosen, keys_read, takers
+from gptlab.config import Config, DataConfig, ModelConfig
+from gptlab.declare.reads import block_parts, chosen, keys_read, takers
 from gptlab.declare.training_rules import settle_training
 from gptlab.declare.unused_values import default_metric
-from gptlab.model.per_layer import checked_settings
+from gptlab.model.feed_forward import hidden_width
+from gptlab.model.per_layer import checked_settings, layer_config, layers_of
 from gptlab.registry import Component
 
 # Each stands for one place; left open, the place has the general key's value.
@@ -24,6 +26,9 @@ GENERAL = {
     "n_kv_heads": "n_heads",
 }
 
+Node = TypeVar("Node", Config, DataConfig)
+
+_SIZES = ("n_heads", "head_dim", "expansion", "hidden_dim", "hidden_multiple")
 _SLOT_OF = {slot: slot for slot in registry.SLOTS} | {
     "shortcut_attention": "shortcut",
     "shortcut_feed_forward": "shortcut",
@@ -46,17 +51,23 @@ def settle(config: Config) -> Config:
         gradients=context(probes.gradients, 64),
         activations=context(probes.activations, 64),
     )
-    data = settle_data(config.data, model.vocab_size)
+    data = settle_data(_at_home(config.data, "path"), model.vocab_size)
     train = settle_training(config.train, model)
     primary = config.experiment.primary_metric or default_metric(config)
     return dataclasses.replace(
-        config,
+        _at_home(config, "output_dir"),
         probes=probes,
         data=data,
         train=train,
         model=_settle_model(model),
         experiment=dataclasses.replace(config.experiment, primary_metric=primary),
     )
+
+
+def _at_home(node: Node, key: str) -> Node:
+    """A path that begins with ~ is in the user's home: no shell has seen it where it came from a file."""
+    path = getattr(node, key)
+    return dataclasses.replace(node, **{key: os.path.expanduser(path)}) if path and path[0] == "~" else node
 
 
 def _settle_model(model: ModelConfig) -> ModelConfig:
@@ -71,29 +82,77 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
     open_again: dict[str, Any] = dict.fromkeys(same)
     if model.drop_feed_forward == 0.0:
         open_again["drop_feed_forward"] = None
+    open_again |= _settle_sizes(model, read)
     layers = {str(span): checked_settings(given, f"model.layers.{span}") for span, given in model.layers.items()}
     layers = {span: {key: _first_name(key, value) for key, value in given.items()} for span, given in layers.items()}
     names = {key: _first_name(key, getattr(model, key)) for key in _SLOT_OF}
     model = dataclasses.replace(model, layers=layers, **names)
-    return dataclasses.replace(model, options=_settle_options(model.options, chosen(model)), **open_again)
+    options = _settle_options(model.options, chosen(model), {})
+    model = dataclasses.replace(model, options=options, layers=_settle_layers(model, options))
+    return dataclasses.replace(model, **open_again)
+
+
+def _settle_sizes(model: ModelConfig, read: Collection[str]) -> dict[str, Any]:
+    """Sizes that come to what the others say anyway are left open; an expansion that nothing reads has its default."""
+    default = ModelConfig().expansion
+    found: dict[str, Any] = {}
+    if any(key in settings for settings in model.layers.values() for key in _SIZES if isinstance(settings, dict)):
+        return found
+    if model.hidden_dim is not None and "hidden_dim" in read:
+        found = {"expansion": default, "hidden_multiple": None}
+        if model.hidden_dim == hidden_width(model.emb_dim, default):
+            found["hidden_dim"] = None
+    elif model.hidden_multiple is not None:
+        plain = hidden_width(model.emb_dim, model.expansion)
+        if plain % model.hidden_multiple == 0:
+            found["hidden_multiple"] = None
+    if model.head_dim is not None and model.head_dim * model.n_heads == model.emb_dim:
+        found["head_dim"] = None
+    return found
 
 
 def _first_name(key: str, value: Any) -> Any:
-    """Of a component registered under several names, the first one."""
+    """Of a component registered under several names, the first one. Only a slot's value is such a name."""
     known = registry.components(_SLOT_OF[key]) if key in _SLOT_OF else {}
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         return value
     return next(name for name, part in known.items() if part.factory is known[value].factory)
 
 
-def _settle_options(given: dict[str, dict[str, Any]], parts: Iterable[Component]) -> dict[str, dict[str, Any]]:
+def _settle_layers(model: ModelConfig, options: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """`model.layers` without the options that its blocks have anyway, from the model or by default."""
+    settled: dict[str, Any] = {}
+    for span, given in model.layers.items():
+        kept = dict(given)
+        for layer in layers_of(span, model.n_layers)[:1] if "options" in given else ():
+            parts = block_parts(layer_config(model, layer))
+            kept["options"] = _settle_options(given["options"], parts, options)
+        if kept.get("options") != {}:
+            settled[span] = kept
+        elif len(kept) > 1:
+            settled[span] = {key: value for key, value in kept.items() if key != "options"}
+    return settled
+
+
+def _settle_options(
+    given: dict[str, dict[str, Any]], parts: Iterable[Component], inherited: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Options in their declared types, without those that would be the same unsaid: `inherited`, or the default."""
+    parts = list(parts)
     settled = {slot: dict(values) for slot, values in given.items()}
     for slot, values in given.items():
+        above = inherited.get(slot, {})
         for name, value in values.items():
             found = takers(parts, slot, name)
             if found:
                 settled[slot] |= found[0].checked_options({name: value})
-            defaults = [option.default for part in found for option in part.options if option.name == name]
-            if defaults and all(settled[slot][name] == default for default in defaults):
+            unsaid = [option.default for part in found for option in part.options if option.name == name]
+            unsaid = [above[name]] if name in above else unsaid
+            if unsaid and all(_same(settled[slot][name], other) for other in unsaid):
                 del settled[slot][name]
     return {slot: kept for slot, kept in settled.items() if kept or not given[slot]}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, and of one type: True is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)

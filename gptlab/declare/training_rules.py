@@ -7,28 +7,33 @@ import math
 from collections.abc import Collection
 from importlib.util import find_spec
 
+from gptlab import registry
 from gptlab.config import Config, ModelConfig, TrainConfig
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, unknown
 
-# Keys that only some choices read: (key, the choices that read it).
-_READERS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "optimizer": (
-        ("beta1", ("adamw", "muon")),
-        ("beta2", ("adamw", "muon")),
-        ("eps", ("adamw", "muon")),
-        ("momentum", ("sgd", "muon")),
-    ),
-    "schedule": (("final_rate", ("linear", "cosine", "wsd")), ("decay_share", ("wsd",))),
-}
-
-STATIC_PROBES = frozenset({"parameters", "shapes"})  # what they measure does not change by training
+_CHOICES = ("optimizer", "schedule")
+# Keys that only optimizers and schedules read, each those that name it in their signature.
+_LEFT_TO_PARTS = frozenset({"beta1", "beta2", "eps", "momentum", "final_rate", "decay_share"})
 
 
 def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
     """A copy with the context written out. Without a budget no other key means anything: they get their defaults."""
     if train.budget is None:
         return TrainConfig()
-    return dataclasses.replace(train, context=train.context or model.context_length)
+    options = {}
+    for part in parts(train):
+        given = train.options.get(part.kind)
+        if given is not None and (kept := part.settled_options(given)):
+            options[part.kind] = kept
+    return dataclasses.replace(train, context=train.context or model.context_length, options=options)
+
+
+def parts(train: TrainConfig) -> tuple[registry.Component, registry.Component]:
+    """The optimizer and the schedule that are chosen. ConfigError for a name that is not registered, or its options."""
+    for kind in train.options:
+        if kind not in _CHOICES:
+            raise unknown("train.options", kind, _CHOICES)
+    return registry.get("optimizer", train.optimizer), registry.get("schedule", train.schedule)
 
 
 def check_training(config: Config, changed: Collection[str] = ()) -> None:
@@ -109,7 +114,7 @@ def _check_rates(train: TrainConfig) -> None:
     for key in ("beta1", "beta2"):
         if getattr(train, key) >= 1:
             raise ConfigError(f"train.{key}={getattr(train, key)}: must be below 1.")
-    if train.budget_unit == "seconds" and train.schedule != "constant":
+    if train.budget_unit == "seconds" and "total" in registry.get("schedule", train.schedule).inputs:
         raise ConfigError(
             f"train.schedule={train.schedule}: with a budget in seconds nobody knows how many steps there will be. "
             "Allowed: constant (with or without warm-up)."
@@ -118,15 +123,21 @@ def _check_rates(train: TrainConfig) -> None:
 
 def _check_read(config: Config, changed: Collection[str]) -> None:
     train = config.train
-    for choice, keys in _READERS.items():
-        value = getattr(train, choice)
-        for key, readers in keys:
-            if value not in readers:
-                _refuse_ignored(changed, {f"train.{key}"}, f"train.{choice}={value} does not read it")
+    chosen = parts(train)
+    for part in chosen:
+        of_kind = {key for other in registry.components(part.kind).values() for key in other.inputs}
+        unread = of_kind & _LEFT_TO_PARTS - {key for other in chosen for key in other.inputs}
+        _refuse_ignored(changed, {f"train.{key}" for key in unread}, f"train.{part.kind}={part.name} does not read it")
     if not train.weight_decay:
         _refuse_ignored(changed, {"train.decay_embeddings", "train.decay_vectors"}, "train.weight_decay is 0")
-    if train.probe_every and not any(value for name, value in vars(config.probes).items() if name not in STATIC_PROBES):
+    if train.probe_every and not _any_probe_looks(config):
         _refuse_ignored(changed, {"train.probe_every"}, "no probe is on that could look")
+
+
+def _any_probe_looks(config: Config) -> bool:
+    """Whether a probe is on whose findings change with training."""
+    on = [name for name, options in vars(config.probes).items() if options is not None]
+    return any(not registry.get("probe", name).facts["static"] for name in on)
 
 
 def _check_machine(config: Config) -> None:

@@ -91,7 +91,7 @@ def _why_unmeasured(config: Config, name: str, declared: Metric) -> str:
         return "it is measured along the way, by layer or by step, and a run has many values of it"
     if declared.source == "training" and config.train.budget is None:
         return "train.budget is null: nothing is trained"
-    if declared.source not in ("training", "run") and getattr(config.probes, declared.source) is None:
+    if declared.source not in ("training", "run") and getattr(config.probes, declared.source, None) is None:
         return f"probes.{declared.source} is left out"
     if declared.gpt_only and config.model.architecture != "gpt":
         return f"architecture={config.model.architecture} has no tokens"

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
+from omegaconf._utils import get_yaml_loader
 
 from gptlab.config import Config
 from gptlab.declare.sources import shown
+from gptlab.declare.texts import plain_numbers
 from gptlab.errors import ConfigError
 from gptlab.values import kind_of, misfits
 
@@ -67,6 +69,7 @@ def looked_at(path: Path, name: str) -> UserFile:
             f"{place}, line {tree.start_mark.line + 1}: must hold keys and values, such as "
             + ("model: {activation: relu}." if group in GLOBAL_GROUPS else "n_layers: 3.")
         )
+    plain_numbers(tree, package, place)
     file = UserFile(path, package, tree)
     _check_defaults(file, place, group)
     return file
@@ -75,7 +78,7 @@ def looked_at(path: Path, name: str) -> UserFile:
 def _named(place: str) -> type:
     """A YAML loader that calls the file by its name when it complains."""
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+    class Loader(get_yaml_loader()):  # type: ignore[misc]  # the one that the values are read with
         def __init__(self, stream: Any) -> None:
             super().__init__(stream)
             self.name = place

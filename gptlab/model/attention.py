@@ -27,7 +27,8 @@ class MultiHeadAttention(nn.Module):
 
     With `causal`, a token attends to itself and to what came before it; `window` lets it see only that many tokens,
     itself included. n_kv_heads < n_heads shares each key and value head among several queries: GQA (Ainslie et al.
-    2023), or MQA (Shazeer 2019) with one. `drop_attention` drops attention weights.
+    2023), or MQA (Shazeer 2019) with one. A head is emb_dim / n_heads wide, or `head_dim`: then all of them together
+    may be wider than the stream (Gemma, Qwen3). `drop_attention` drops attention weights.
 
     scale     inverse_sqrt 1/sqrt(head_dim); inverse 1/head_dim (muP); learned, one per head, from inverse_sqrt
     qk_norm   rms over each head (Dehghani et al. 2023); rms_full over all heads (OLMo 2); l2 unit vectors and one
@@ -50,30 +51,34 @@ class MultiHeadAttention(nn.Module):
         window: int | None = None,
         scale: str = "inverse_sqrt",
         implementation: str = "auto",
+        head_dim: int | None = None,
     ) -> None:
         super().__init__()
         n_kv_heads = n_kv_heads or n_heads
-        _check(emb_dim, n_heads, n_kv_heads, qk_norm, softcap, window, scale, implementation)
-        head_dim = emb_dim // n_heads
+        _check(None if head_dim else emb_dim, n_heads, n_kv_heads, qk_norm, softcap, window, scale, implementation)
+        head_dim = head_dim or emb_dim // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.causal, self.window, self.softcap = causal, window, softcap
         self.drop_attention = drop_attention
         self.manual = implementation == "manual" or softcap is not None
         self.scale_rule, self.qk_norm = scale, qk_norm
         self.scale = 1 / head_dim if scale == "inverse" else 1 / math.sqrt(head_dim)
-        self.W_query = Linear(emb_dim, emb_dim, bias=qkv_bias)
+        self.W_query = Linear(emb_dim, n_heads * head_dim, bias=qkv_bias)
         self.W_key = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias)
         self.W_value = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias, branch=True)
-        self.out_proj = Linear(emb_dim, emb_dim, bias=attention_bias, branch=True, into_stream=True)
+        self.out_proj = Linear(n_heads * head_dim, emb_dim, bias=attention_bias, branch=True, into_stream=True)
         if qk_norm.startswith("rms"):
             full = qk_norm == "rms_full"
-            self.query_norm = RMSNorm(emb_dim if full else head_dim)
+            self.query_norm = RMSNorm(n_heads * head_dim if full else head_dim)
             self.key_norm = RMSNorm(n_kv_heads * head_dim if full else head_dim)
         if scale == "learned" or qk_norm == "l2":
             start = math.sqrt(head_dim) if qk_norm == "l2" else self.scale
             self.head_scale = nn.Parameter(torch.full((n_heads, 1, 1), start))
         self.position = position  # for positions that act here, inside attention: rope, alibi
         self.register_load_state_dict_pre_hook(_drop_mask)  # type: ignore[no-untyped-call]
+
+    def parameter_roles(self) -> dict[str, str]:
+        return {"head_scale": "gain"} if self._learned else {}
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.queries_keys_values(x)
@@ -147,7 +152,7 @@ def _heads(x: Tensor, n_heads: int) -> Tensor:
 
 
 def _check(
-    emb_dim: int,
+    emb_dim: int | None,  # None: the heads have a width of their own
     n_heads: int,
     n_kv_heads: int,
     qk_norm: str,
@@ -156,7 +161,7 @@ def _check(
     scale: str,
     implementation: str,
 ) -> None:
-    if emb_dim % n_heads:
+    if emb_dim is not None and emb_dim % n_heads:
         raise ConfigError(f"model.n_heads={n_heads}: model.emb_dim={emb_dim} is not divisible by it.")
     if n_kv_heads < 1 or n_heads % n_kv_heads:
         raise ConfigError(f"model.n_kv_heads={n_kv_heads}: model.n_heads={n_heads} is not divisible by it.")

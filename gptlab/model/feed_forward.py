@@ -9,14 +9,22 @@ from gptlab.model.layers import Linear
 from gptlab.registry import register
 
 
-def hidden_width(emb_dim: int, expansion: float) -> int:
-    """Width of the hidden layer: expansion * emb_dim to the nearest integer (a half goes up), at least 1."""
-    return max(1, int(expansion * emb_dim + 0.5))
+def hidden_width(
+    emb_dim: int, expansion: float, hidden_dim: int | None = None, hidden_multiple: int | None = None
+) -> int:
+    """Width of the hidden layer: `hidden_dim`, or expansion * emb_dim to the nearest integer (a half goes up).
+
+    `hidden_multiple` takes that up to its next multiple, as in Llama (Touvron et al. 2023).
+    """
+    if hidden_dim is not None:
+        return hidden_dim
+    width = max(1, int(expansion * emb_dim + 0.5))
+    return -(-width // hidden_multiple) * hidden_multiple if hidden_multiple else width
 
 
 @register("feed_forward", "mlp")
 class MLP(nn.Module):
-    """W2 act(W1 x + b1) + b2, with a hidden width of expansion * emb_dim, rounded to the nearest integer."""
+    """W2 act(W1 x + b1) + b2, with a hidden width of expansion * emb_dim, or `hidden_dim`: `hidden_width`."""
 
     def __init__(
         self,
@@ -25,9 +33,11 @@ class MLP(nn.Module):
         expansion: float = 4.0,
         feed_forward_bias: bool = True,
         drop_feed_forward: float = 0.0,
+        hidden_dim: int | None = None,
+        hidden_multiple: int | None = None,
     ) -> None:
         super().__init__()
-        width = hidden_width(emb_dim, expansion)
+        width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
         self.layers = nn.Sequential(
             Linear(emb_dim, width, bias=feed_forward_bias, branch=True),
             activation,
@@ -49,9 +59,8 @@ class Gated(nn.Module):
     Three matrices instead of two: at expansion 8/3 it has the weights of an MLP at 4.
     """
 
-    def __init__(self, activation: nn.Module, emb_dim: int, expansion: float, bias: bool, dropout: float) -> None:
+    def __init__(self, activation: nn.Module, emb_dim: int, width: int, bias: bool, dropout: float) -> None:
         super().__init__()
-        width = hidden_width(emb_dim, expansion)
         self.gate = Linear(emb_dim, width, bias=bias, branch=True)
         self.value = Linear(emb_dim, width, bias=bias, branch=True)
         self.out = Linear(width, emb_dim, bias=bias, branch=True, into_stream=True)
@@ -66,33 +75,73 @@ class Gated(nn.Module):
 
 
 @register("feed_forward", "glu")
-def glu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+def glu(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
     """W2 (sigmoid(W1 x) * V x) (Dauphin et al. 2016)."""
-    return Gated(nn.Sigmoid(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(nn.Sigmoid(), emb_dim, width, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "geglu")
-def geglu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+def geglu(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
     """W2 (GELU(W1 x) * V x), with the exact GELU (Shazeer 2020)."""
-    return Gated(nn.GELU(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(nn.GELU(), emb_dim, width, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "swiglu")
-def swiglu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+def swiglu(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
     """W2 (SiLU(W1 x) * V x) (Shazeer 2020; PaLM, Llama)."""
-    return Gated(nn.SiLU(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(nn.SiLU(), emb_dim, width, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "reglu")
-def reglu(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+def reglu(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
     """W2 (ReLU(W1 x) * V x) (Shazeer 2020)."""
-    return Gated(nn.ReLU(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(nn.ReLU(), emb_dim, width, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "bilinear")
-def bilinear(emb_dim: int, expansion: float, feed_forward_bias: bool, drop_feed_forward: float) -> nn.Module:
+def bilinear(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
     """W2 (W1 x * V x): a gate without a nonlinearity (Mnih & Hinton 2007; Shazeer 2020)."""
-    return Gated(nn.Identity(), emb_dim, expansion, feed_forward_bias, drop_feed_forward)
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(nn.Identity(), emb_dim, width, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "identity")

@@ -52,6 +52,9 @@ class GPT(nn.Module):
         x = self.drop_emb(self.emb_norm(x if positions is None else x + positions))
         return self.final_norm(self.trf_blocks(x))  # (B, T, emb_dim)
 
+    def parameter_roles(self) -> dict[str, str]:
+        return {"out_head.weight": "head"}
+
     def example_input(self, batch_size: int, context: int) -> Tensor:
         """Token ids (batch_size, context), all zero, on the model's device."""
         return torch.zeros(batch_size, context, dtype=torch.long, device=self.tok_emb.weight.device)

@@ -24,6 +24,9 @@ class LayerNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(dim)) if affine else None
         self.shift = nn.Parameter(torch.zeros(dim)) if affine and bias else None
 
+    def parameter_roles(self) -> dict[str, str]:
+        return {"scale": "gain", "shift": "vector"}
+
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, (self.dim,), self.scale, self.shift, self.eps)
 
@@ -36,6 +39,9 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.dim, self.eps = dim, eps
         self.scale = nn.Parameter(torch.ones(dim)) if affine else None
+
+    def parameter_roles(self) -> dict[str, str]:
+        return {"scale": "gain"}
 
     def forward(self, x: Tensor) -> Tensor:
         if self.scale is not None:
@@ -52,6 +58,9 @@ class ScaleNorm(nn.Module):
         self.eps = eps
         self.gain = nn.Parameter(torch.tensor(math.sqrt(dim)))
 
+    def parameter_roles(self) -> dict[str, str]:
+        return {"gain": "gain"}
+
     def forward(self, x: Tensor) -> Tensor:
         return self.gain * x / x.norm(dim=-1, keepdim=True).clamp(min=self.eps)
 
@@ -65,6 +74,9 @@ class DynamicTanh(nn.Module):
         self.alpha = nn.Parameter(torch.tensor(initial_alpha))
         self.scale = nn.Parameter(torch.ones(dim))
         self.shift = nn.Parameter(torch.zeros(dim))
+
+    def parameter_roles(self) -> dict[str, str]:
+        return {"alpha": "gain", "scale": "gain", "shift": "vector"}
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scale * torch.tanh(self.alpha * x) + self.shift

@@ -11,13 +11,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.config import ModelConfig, check_fields
-from gptlab.errors import ConfigError, unknown
-from gptlab.values import misfits
+from gptlab.errors import ConfigError
+from gptlab.values import misfits, unknown_key
 
 # What a block decides for itself. Sizes, embeddings, init and the kind of position belong to the whole model.
 BLOCK_KEYS = (
-    "norm", "norm_placement", "layout", "activation", "feed_forward", "expansion", "feed_forward_bias", "attention",
-    "causal", "n_heads", "n_kv_heads", "qkv_bias", "attention_bias", "shortcut", "shortcut_attention",
+    "norm", "norm_placement", "layout", "activation", "feed_forward", "expansion", "hidden_dim",
+    "hidden_multiple", "feed_forward_bias", "attention",
+    "causal", "n_heads", "n_kv_heads", "head_dim", "qkv_bias", "attention_bias", "shortcut", "shortcut_attention",
     "shortcut_feed_forward", "drop_rate", "drop_attention", "drop_shortcut", "drop_feed_forward", "options",
 )  # fmt: skip
 _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
@@ -65,7 +66,7 @@ def checked_settings(settings: Any, where: str) -> dict[str, Any]:
         if key not in BLOCK_KEYS:
             if key in {f.name for f in dataclasses.fields(ModelConfig)}:
                 raise ConfigError(f"{where}.{key}: belongs to the whole model. Allowed: {', '.join(BLOCK_KEYS)}.")
-            raise unknown(where, key, BLOCK_KEYS)
+            raise unknown_key(where, str(key), BLOCK_KEYS)
     try:
         typed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings))
     except OmegaConfBaseException as error:

@@ -69,10 +69,16 @@ class RotaryPosition(AttentionPosition):
     sin: Tensor
 
     def __init__(
-        self, context_length: int, emb_dim: int, n_heads: int, base: float = 10_000.0, pairing: str = "half"
+        self,
+        context_length: int,
+        emb_dim: int,
+        n_heads: int,
+        base: float = 10_000.0,
+        pairing: str = "half",
+        head_dim: int | None = None,
     ) -> None:
         super().__init__()
-        head_dim = emb_dim // n_heads
+        head_dim = head_dim or emb_dim // n_heads
         if head_dim % 2:
             raise ConfigError(
                 f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number."

@@ -49,6 +49,9 @@ class LearnedScale(nn.Module):
         super().__init__()
         self.alpha = nn.Parameter(torch.full(shape, start))
 
+    def parameter_roles(self) -> dict[str, str]:
+        return {"alpha": "gain"}
+
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
         return x + self.alpha * branch
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.planning.plan import Plan
+from gptlab.store.damage import DamagedError, load_object
+from gptlab.store.names import PLAN
 from gptlab.store.plan_history import plan_documents, variants_of
-from gptlab.store.read import PLAN, DamagedError
-from gptlab.store.states import OVER, load_object, run_folders, state_of
+from gptlab.store.states import OVER, run_folders, state_of
 
 
 def recorded_additions(plan: Plan, folder: Path, command: Sequence[str], now: str) -> list[dict[str, Any]]:
@@ -55,4 +56,4 @@ def recorded_additions(plan: Plan, folder: Path, command: Sequence[str], now: st
 def _ended(folder: Path, ids: set[str]) -> int:
     known = run_folders(folder)
     states = (state_of(folder / name) for id_ in ids for name in known.get(id_[:8], []))
-    return sum(state.name in OVER and state.result.get("id") in ids for state in states)
+    return sum(state.name in OVER and state.result.id in ids for state in states)

@@ -52,10 +52,6 @@ def choices(composer: Composer, override: Override) -> list[str]:
     """The override once per value. ConfigError when there is none."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
-    if not override.is_discrete_sweep():
-        raise ConfigError(
-            f"{override.input_line}: an interval has no finite list of values. Use range(a,b,step) or a,b,c."
-        )
     key = override.get_key_element()
     values = [str(value) for value in composer.sweep_values(override)]
     if not values:

@@ -19,12 +19,17 @@ from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
 from gptlab.probes.hooks import Branch, on_join, untouched
 from gptlab.probes.subject import Measurement, Subject
+from gptlab.registry import register
 
 RANK_VECTORS = 256  # token vectors that effective rank and cosine look at; more would cost more than the forward pass
 
 
+@register("probe", "activations")
 def measure(subject: Subject) -> Measurement:
-    """Rows of table `layers`; metrics `logit_std` and `log_z` of a GPT."""
+    """Sizes along the stream, what attention looks at, dead units, logits: of one batch in eval mode.
+
+    Rows of table `layers`; metrics `logit_std` and `log_z` of a GPT.
+    """
     probe = subject.config.probes.activations
     assert probe is not None and probe.context is not None
     inputs = subject.source.batch(probe.batch_size, probe.context).inputs

@@ -9,6 +9,7 @@ from torch import nn
 
 from gptlab.data.text import encode_prompt
 from gptlab.probes.subject import Measurement, Subject
+from gptlab.registry import register
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,12 @@ class Continuation:
     margins: list[float]
 
 
+@register("probe", "generation", needs_tokens=True)
 def measure(subject: Subject) -> Measurement:
-    """Document `generation`: prompt, ids, text and margins."""
+    """Greedy continuation of a prompt.
+
+    Document `generation`: prompt, ids, text and margins.
+    """
     config, tokenizer = subject.config, subject.source.tokenizer
     probe = config.probes.generation
     assert probe is not None and tokenizer is not None

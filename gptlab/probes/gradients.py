@@ -21,12 +21,17 @@ from gptlab.probes import spectrum, splits
 from gptlab.probes.groups import group_of
 from gptlab.probes.hooks import untouched
 from gptlab.probes.subject import Measurement, Subject, l2_norm
+from gptlab.registry import register
 
 WHOLE = "all"  # the part that stands for a layer as a whole
 
 
+@register("probe", "gradients")
 def measure(subject: Subject) -> Measurement:
-    """Metrics `loss`, `ln_vocab_size`, `grad_mean_abs`, `grad_norm` of all and of both ends; `layers` and `tensors`."""
+    """Loss and gradients of one batch, by tensor, part and layer.
+
+    Metrics `loss`, `ln_vocab_size`, `grad_mean_abs`, `grad_norm` of all and of both ends; `layers` and `tensors`.
+    """
     config, model = subject.config, subject.model
     probe = config.probes.gradients
     assert probe is not None and probe.context is not None

@@ -17,10 +17,15 @@ from gptlab.model import GPT, Model, skeleton
 from gptlab.probes.groups import group_of
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
+from gptlab.registry import register
 
 
+@register("probe", "parameters", static=True)
 def measure(subject: Subject) -> Measurement:
-    """Counts as metrics: `parameters`, tied and untied, by part, MiB, FLOPs per token."""
+    """Parameters, bytes and FLOPs, counted on the meta device.
+
+    Metrics: `parameters`, tied and untied, by part, MiB, FLOPs per token.
+    """
     return Measurement(metrics=dict(count(subject.config)))
 
 

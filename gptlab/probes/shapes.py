@@ -12,10 +12,15 @@ from gptlab.config import ModelConfig
 from gptlab.model import skeleton
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
+from gptlab.registry import register
 
 
+@register("probe", "shapes", static=True)
 def measure(subject: Subject) -> Measurement:
-    """The trace as table `shapes`."""
+    """Every intermediate shape, with bytes, traced on the meta device.
+
+    Table `shapes`.
+    """
     probe = subject.config.probes.shapes
     assert probe is not None and probe.context is not None
     return Measurement(tables={"shapes": trace(subject.config.model, probe.batch_size, probe.context)})

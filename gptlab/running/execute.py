@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import errno
 import io
 import os
-import re
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -18,23 +18,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
-
 from gptlab import registry
 from gptlab.config import Config, identity
 from gptlab.errors import GptlabError
 from gptlab.running import provenance
-from gptlab.store import files, locks
+from gptlab.store import data_files, files, locks
+from gptlab.store.atomic import StorageError, sync_file
 from gptlab.store.clock import now
-from gptlab.store.code import code
-from gptlab.store.states import CONFIG, CRASH, HISTORY, MANIFEST, RESULT, digest
+from gptlab.store.config_file import write_config
+from gptlab.store.damage import DamagedError
+from gptlab.store.data_files import DataRecord
+from gptlab.store.dependencies import code
+from gptlab.store.manifest import Manifest, read_manifest
+from gptlab.store.names import CHECKPOINTS, CONFIG, CRASH, HISTORY, MANIFEST, RESULT
+from gptlab.store.states import OVER, digest
 
 if TYPE_CHECKING:
+    from gptlab.data.batches import TokenSource, VectorSource
     from gptlab.probes import Measurement
 
 RESULT_SCHEMA = 1
 PATCH = "code.patch"
-TRAINING = (HISTORY, "checkpoints/")  # what a training goes on from, if it is to be resumed
+TRAINING = (HISTORY, f"{CHECKPOINTS}/")  # what a training goes on from, if it is to be resumed
 
 
 def execute(config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False) -> dict[str, Any]:
@@ -44,38 +49,40 @@ def execute(config: Config, folder: Path, *, overrides: Sequence[str] = (), resu
     variant is recorded (state `failed`), not raised; KeyboardInterrupt is recorded and raised. locks.BusyError when
     another process is writing there, OSError when the folder cannot be written.
     """
+    files.make_folder(folder.parent)
     with locks.claim(folder.parent, lambda: folder):
         return execute_claimed(config, folder, overrides=overrides, resume=resume)
 
 
 def execute_claimed(
-    config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False
+    config: Config, folder: Path, *, overrides: Sequence[str] = (), resume: bool = False, changed: str = ""
 ) -> dict[str, Any]:
-    """As `execute`, in a folder that the caller has claimed."""
+    """As `execute`, in a folder that the caller has claimed. `changed`: what is no longer as it was when this run
+    began, where it goes on all the same; the record says so."""
     import gptlab.probes
     import gptlab.training  # noqa: F401 - torch, only now: loading it is not the first run's work
 
-    start, clock = now(), time.perf_counter()
+    clock = time.perf_counter()
     old = _old_manifest(folder)
-    _clear(folder, [] if resume else [*old.get("files", []), *TRAINING])
-    manifest = _manifest(config, overrides, start, old if resume else {})
-    files.write_text(folder / CONFIG, OmegaConf.to_yaml(_literal(dataclasses.asdict(config))))
+    _clear(folder, [] if resume else [*old.files, *TRAINING])
+    manifest = _manifest(config, overrides, folder, old if resume else Manifest())
+    write_config(folder, config)
     files.write_json(folder / MANIFEST, manifest)
     if PATCH in manifest["files"]:
         files.write_text(folder / PATCH, provenance.patch())
     result: dict[str, Any] = {
         "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "threads": config.threads, "notes": [], "warnings": [], "metrics": {}, "code": manifest["code"],
-        "artifacts": {},
+        "threads": config.threads, "notes": [], "metrics": {}, "code": manifest["code"], "data": {}, "artifacts": {},
+        "warnings": [f"not one run: {changed} changed before it went on (on_changed=resume)"] if changed else [],
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
     try:
         registry.load_plugins(config.plugins)
-        result["code"] = manifest["code"] = code(config.plugins)  # now with the plugins, which are found when loaded
+        result["code"] = manifest["code"] = manifest["stretches"][-1]["code"] = code(config.plugins)  # plugins too
         with threads(config.threads):
-            manifest["data_sha256"] = _measure(config, folder, manifest, result, resume)
-    except files.StorageError:
+            _measure(config, folder, manifest, result, resume)
+    except StorageError:
         raise  # not the variant's fault: no verdict on it, and the next command runs it again
     except KeyboardInterrupt as error:
         interrupt, result["state"], result["error"] = error, "interrupted", str(error) or "interrupted by the user"
@@ -92,27 +99,39 @@ def execute_claimed(
     return result
 
 
-def _manifest(config: Config, overrides: Sequence[str], start: str, old: dict[str, Any]) -> dict[str, Any]:
+def _manifest(config: Config, overrides: Sequence[str], folder: Path, old: Manifest) -> dict[str, Any]:
     """What is known before the run. `old`: the manifest of the interrupted run that this one takes up."""
     patch = [PATCH] if provenance.patch() else []
-    kept = [str(name) for name in old.get("files", [])]
+    kept = [name for name in old.files if name in TRAINING or os.path.lexists(folder / name)]
+    where, made, start = provenance.provenance(), code(config.plugins), now()
+    stretch = {"start": start, "code": made, "data": DataRecord().to_json(), "threads": config.threads,
+               **{key: where[key] for key in ("python", "packages", "platform", "host", "cpu", "git")}}  # fmt: skip
     return {
         "id": identity(config),
-        **provenance.provenance(),
+        **where,
         "overrides": list(overrides), "seed": config.seed, "rng": config.rng, "threads": config.threads,
-        "config": dataclasses.asdict(config), "code": code(config.plugins), "start": start,
-        "earlier_starts": [*old.get("earlier_starts", []), *([old["start"]] if "start" in old else [])],
+        "config": dataclasses.asdict(config), "code": made, "start": start, "data_sha256": None,
+        "stretches": [*map(dict, old.stretches), stretch],
         "files": list(dict.fromkeys([CONFIG, MANIFEST, *patch, *kept])),
     }  # fmt: skip
 
 
 def _seal(folder: Path, manifest: dict[str, Any], result: dict[str, Any]) -> None:
-    """The manifest with its end, the hash of every artifact, and then, last of all, the result."""
-    files.write_json(folder / MANIFEST, {**manifest, "stop": now(), "state": result["state"], "error": result["error"]})
-    names = sorted(name for name in manifest["files"] if (folder / name).is_file())
+    """The manifest with its end, the hash of every artifact, and then, last of all, the result.
+
+    StorageError where the folder is no longer that of this run, or has lost one of its files: such a run has no end.
+    """
+    locks.check_held(folder)
+    manifest["stretches"][-1]["stop"] = stop = now()
+    files.write_json(folder / MANIFEST, {**manifest, "stop": stop, "state": result["state"], "error": result["error"]})
+    names = [name for name in sorted(manifest["files"]) if not name.endswith("/")]
+    lost = [name for name in names if not (folder / name).is_file()]
+    if lost and result["state"] in OVER:
+        raise StorageError(errno.ENOENT, "was taken away while the run went on", str(folder / lost[0]))
+    names = [name for name in names if name not in lost]
     result["artifacts"] |= {name: digest(folder / name) for name in names}
     if HISTORY in names:
-        files.sync(folder / HISTORY)  # it grew line by line; the result, which states its size, survives a power cut
+        sync_file(folder / HISTORY)  # it grew line by line; the result, which states its size, survives a power cut
         result["history_bytes"] = (folder / HISTORY).stat().st_size
     files.write_json(folder / RESULT, result, durable=True)
 
@@ -130,38 +149,44 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _measure(
-    config: Config, folder: Path, manifest: dict[str, Any], result: dict[str, Any], resume: bool
-) -> str | None:
-    """Run the probes, then the training, and return the hash of the data, if any was used."""
-    from gptlab.probes import NEEDS_TOKENS, PROBES, Subject  # torch, only now
+def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dict[str, Any], resume: bool) -> None:
+    """Run the probes, then the training, and record the data, if any was used."""
+    from gptlab import probes  # torch, only now
 
-    subject = Subject(config)
+    subject = probes.Subject(config)
     tables: dict[str, list[dict[str, Any]]] = {}
-    for name, measure in PROBES.items():
-        if getattr(config.probes, name) is None:
+    for probe in probes.chosen(config):
+        if why := probes.why_not(probe, config):
+            result["notes"].append(f"{probe.name}: {why}")
             continue
-        if name in NEEDS_TOKENS and not subject.is_gpt:
-            result["notes"].append(f"{name}: does not apply to architecture={config.model.architecture}")
-            continue
-        _record(measure(subject), folder, manifest, result, tables)
-    if config.train.budget is not None:
-        from gptlab.training import train
+        _record(probes.measure(probe, subject), folder, manifest, result, tables)
+        declared = [*probe.facts["metrics"], *probe.facts["layer_metrics"]]
+        if declared:  # a plugin's: whoever reads the run later need not have the plugin
+            result["declared"] = [*result.get("declared", []), *(dataclasses.asdict(m) for m in declared)]
+    if config.train.budget is None:
+        if "source" in vars(subject):
+            _note_data(subject.source, manifest, result)
+        return
+    from gptlab.training import train
 
-        manifest["files"] = list(dict.fromkeys([*manifest["files"], *TRAINING]))
-        files.write_json(folder / MANIFEST, manifest)
-        try:
-            trained = train(subject, folder, resume=resume)
-        except OSError as error:  # the only files that it touches are its own: lines and checkpoints
-            raise files.StorageError(
-                error.errno, error.strerror or str(error), str(error.filename or folder)
-            ) from error
-        manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
-        _record(trained, folder, manifest, result, tables)
-        result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
-        if trained.outcome == "diverged":
-            result["state"] = "diverged"
-    return subject.source.hash if "source" in vars(subject) else None
+    _note_data(subject.source, manifest, result)  # before it starts: it is to be known of a run that is killed
+    manifest["files"] = list(dict.fromkeys([*manifest["files"], *TRAINING]))
+    files.write_json(folder / MANIFEST, manifest)
+    try:
+        trained = train(subject, folder, resume=resume)
+    except OSError as error:  # the only files that it touches are its own: lines and checkpoints
+        raise StorageError(error.errno, error.strerror or str(error), str(error.filename or folder)) from error
+    manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
+    _record(trained, folder, manifest, result, tables)
+    result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
+    if trained.outcome == "diverged":
+        result["state"], result["error"] = "diverged", trained.reason or None
+
+
+def _note_data(source: TokenSource | VectorSource, manifest: dict[str, Any], result: dict[str, Any]) -> None:
+    found = data_files.record(source.hash, source.files).to_json()
+    manifest["data_sha256"] = source.hash
+    manifest["stretches"][-1]["data"] = result["data"] = found
 
 
 def _record(
@@ -182,13 +207,12 @@ def _record(
         files.write_json(folder / f"{stem}.json", document)
 
 
-def _old_manifest(folder: Path) -> dict[str, Any]:
+def _old_manifest(folder: Path) -> Manifest:
     """The manifest of an earlier run in this folder; empty where there is none that can be used."""
     try:
-        found = files.read_json(folder / MANIFEST)
-        return found if isinstance(found["files"], list) else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+        return read_manifest(folder)
+    except DamagedError:
+        return Manifest()
 
 
 def _clear(folder: Path, names: Sequence[str]) -> None:
@@ -199,15 +223,6 @@ def _clear(folder: Path, names: Sequence[str]) -> None:
             files.remove(folder / parts[0])  # a folder that a run wrote files into is its own
         elif os.path.lexists(path := folder / Path(name).name) and (path.is_symlink() or not path.is_dir()):
             files.remove(path)
-
-
-def _literal(value: Any) -> Any:
-    """`value` with every `${` escaped: the config is resolved, and text that holds one has to come back as it was."""
-    if isinstance(value, dict):
-        return {key: _literal(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_literal(item) for item in value]
-    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

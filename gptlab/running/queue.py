@@ -2,7 +2,7 @@
 
 A loop of our own, not Hydra's launcher: the launcher composes every job a second time without knowing the labels,
 folders and baselines that the plan has settled, reports a failure only after the last job, and gives up a sweep for a
-folder it cannot make. What starts the runs (this process, several workers, a cluster) is behind `launchers.py`.
+folder it cannot make. What starts the runs (this process, several workers, a cluster) is `launch`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, Protocol
 from gptlab.errors import ConfigError
 from gptlab.planning.additions import recorded_additions
 from gptlab.planning.plan import Plan, PlannedRun
-from gptlab.running.decisions import Decision, decide, survey
+from gptlab.running.decisions import Decision, decide
 from gptlab.store import files, locks
+from gptlab.store.atomic import StorageError
 from gptlab.store.clock import now, stamp
-from gptlab.store.states import CRASH, folder_of, run_folders, state_of
+from gptlab.store.names import CRASH, PLAN, PLANS
+from gptlab.store.states import folder_of, run_folders, state_of
 
-PLAN, HISTORY = "plan.json", "plans"
 _HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # the next run could not be saved either
 _UNWELL = ("failed", "diverged", "crashed", "damaged")
 
@@ -48,28 +49,13 @@ def open_study(plan: Plan, command: Sequence[str] = ()) -> tuple[Path, Plan]:
     grew = recorded_additions(plan, folder, command, created)
     document = {**plan.to_json(command), "created": created, **({"additions": grew} if grew else {})}
     try:
-        files.make_folder(folder / HISTORY)
-        files.write_json(folder / HISTORY / f"{stamp()}.json", document)
+        files.make_folder(folder / PLANS)
+        files.write_json(folder / PLANS / f"{stamp()}.json", document)
         files.write_json(folder / PLAN, document, durable=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"output_dir={plan.output_dir}: cannot write into {folder} ({reason}).") from error
     return folder, plan
-
-
-def run_jobs(
-    plan: Plan, study: Path, watcher: Watcher | None = None, decisions: Sequence[Decision] | None = None
-) -> list[str]:
-    """Execute what has to be executed; return the state of every run of the plan. A failed run does not stop the
-    others, unless on_error=stop.
-
-    KeyboardInterrupt passes through, after the runs that it hit have been recorded as interrupted.
-    """
-    from gptlab.running.launch import launch
-
-    queue = Queue(plan, study, survey(plan, study) if decisions is None else decisions, watcher)
-    launch(queue, plan.runs[0].config)
-    return queue.states()
 
 
 class Queue:
@@ -81,7 +67,7 @@ class Queue:
         self._numbers = {run.id: number for number, run in enumerate(plan.runs, start=1)}
         self._watcher = watcher
         self._states: dict[str, str] = {run.id: d.state for run, d in zip(plan.runs, decisions, strict=True)}
-        todo = [(d, number) for number, d in enumerate(decisions) if d.action != "skip"]
+        todo = [(d, number) for number, d in enumerate(decisions) if d.action in ("run", "resume")]
         # Crashed runs last: one that kills its process each time should not keep the others from their turn.
         self._waiting = deque(number for d, number in sorted(todo, key=lambda pair: pair[0].state == "crashed"))
 
@@ -121,15 +107,18 @@ def perform(run: PlannedRun, study: Path) -> dict[str, Any]:
             decision = decide(run, folder, owned=True)
             if decision.action == "skip":
                 return {**recorded(folder), "state": decision.state}
+            if decision.action == "refuse":
+                return _lost(decision.state, decision.reason)
             if decision.state == "damaged":
                 _set_aside(folder)
             resume = decision.action == "resume"
-            return execute_claimed(run.config, folder, overrides=list(run.overrides), resume=resume)
+            changed = decision.stale if resume else ""
+            return execute_claimed(run.config, folder, overrides=list(run.overrides), resume=resume, changed=changed)
     except locks.BusyError as busy:
         return _lost("running", str(busy))
     except OSError as error:  # a full disk, a folder taken away: the run is lost, not the sweep
-        result = _lost("crashed", f"{type(error).__name__}: {error}")
-        return {**result, "hopeless": error.errno in _HOPELESS}
+        words = str(error) if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
+        return {**_lost("crashed", words), "hopeless": error.errno in _HOPELESS or not study.is_dir()}
 
 
 def record_crash(run: PlannedRun, study: Path, error: str) -> dict[str, Any]:
@@ -148,7 +137,11 @@ def record_crash(run: PlannedRun, study: Path, error: str) -> dict[str, Any]:
 def recorded(folder: Path) -> dict[str, Any]:
     """What `perform` returned, or would have, for a run that has ended."""
     state = state_of(folder)
-    return {"metrics": {}, "seconds": 0.0, "error": state.reason, **state.result, "state": state.name}
+    result = state.result
+    return {
+        "state": state.name, "outcome": result.outcome or None, "error": state.reason, "metrics": dict(result.metrics),
+        "seconds": result.seconds or 0.0, "notes": list(result.notes), "warnings": list(result.warnings),
+    }  # fmt: skip
 
 
 def _lost(state: str, error: str) -> dict[str, Any]:

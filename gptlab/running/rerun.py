@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.config import identity
+from gptlab.declare.checked import from_stored
 from gptlab.errors import GptlabError
 from gptlab.metrics import METRICS
 from gptlab.running.execute import execute
 from gptlab.store import files
-from gptlab.store.code import changes
-from gptlab.store.find import load_config
-from gptlab.store.states import MANIFEST, DamagedError, load_object, state_of
+from gptlab.store.config_file import read_config
+from gptlab.store.damage import UNREADABLE, DamagedError
+from gptlab.store.dependencies import code_changes
+from gptlab.store.manifest import Manifest, read_manifest
+from gptlab.store.result import Result
+from gptlab.store.states import state_of
 
 
 @dataclass(frozen=True)
@@ -36,25 +40,35 @@ def rerun(run: Path, target: Path) -> Repetition:
     state = state_of(run)
     if state.name not in ("finished", "diverged"):
         raise GptlabError(f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip())
-    config = replace(load_config(run), threads=int(state.result.get("threads") or 1))
-    context = [f"changed since: {text}" for text in changes(state.result.get("code") or {}, config.plugins)]
-    if identity(config) != state.result.get("id"):
+    try:
+        config = replace(from_stored(read_config(run)), threads=state.result.threads)
+    except DamagedError as damage:
+        raise GptlabError(f"{run}: {damage}.") from damage
+    context = [f"changed since: {text}" for text in code_changes(state.result.code, config.plugins)]
+    if identity(config) != state.result.id:
         context.append("gptlab's schema has other keys or defaults now, so the same config has another id")
+    old = _manifest(run)
+    if old.mixed:
+        context.append(f"the record is a mix: it went on with other {' and other '.join(old.mixed)}")
     result = execute(config, target)
-    old, new = _manifest(run), _manifest(target)
+    new = _manifest(target)
     context += [
-        f"{key}: {old.get(key)} -> {new.get(key)}"
+        f"{key}: {old.text(key)} -> {new.text(key)}"
         for key in ("python", "platform", "cpu", "data_sha256")
-        if key in old and old.get(key) != new.get(key)
+        if key in old.document and old.text(key) != new.text(key)
     ]
     if result["state"] != state.name:
         differences = [f"state: {state.name} -> {result['state']}: {result['error']}"]
         return Repetition(target, result["state"], 1, tuple(differences), tuple(context))
-    compared, differences = _metrics(state.result["metrics"], result["metrics"])
+    compared, differences = _metrics(_numbers(state.result), _numbers(state_of(target).result))
     for name in sorted({*_tables(run), *_tables(target)}):
         number, found = _table(run / name, target / name)
         compared, differences = compared + number, differences + found
     return Repetition(target, result["state"], compared, tuple(differences), tuple(context))
+
+
+def _numbers(result: Result) -> dict[str, Any]:
+    return {**result.metrics, **dict.fromkeys(result.not_finite)}
 
 
 def _metrics(old: dict[str, Any], new: dict[str, Any]) -> tuple[int, list[str]]:
@@ -94,7 +108,7 @@ def _cells(path: Path) -> dict[str, Any]:
             rows = files.read_jsonl(path)[0]
         else:
             rows = [files.read_json(path)]
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise GptlabError(f"{path}: cannot be read ({error}).") from error
     cells = {}
     for number, row in enumerate(rows, start=1):
@@ -119,8 +133,8 @@ def _change(old: Any, new: Any) -> str:
         return f"{str(old)[:80]} -> {str(new)[:80]}"
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> Manifest:
     try:
-        return load_object(folder / MANIFEST)
+        return read_manifest(folder)
     except DamagedError:
-        return {}
+        return Manifest()

@@ -1,4 +1,4 @@
-"""A comparison as Markdown, CSV, JSON or HTML (and LaTeX, see `latex`): the same grids in each.
+"""A comparison as Markdown, HTML or LaTeX (see `latex`), the same tables in each; and as CSV or JSON, for programs.
 
 CSV and JSON carry every column and every digit; the others round to what the interval supports. Bold is only for what
 is better after correction.
@@ -12,31 +12,34 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gptlab.comparing.advice import advice
 from gptlab.comparing.caption import caption, lost_runs
 from gptlab.comparing.comparison import Comparison
-from gptlab.show.grid import PAPER, SCREEN, Column, Grid, grids
+from gptlab.comparing.tidy import records
+from gptlab.show.columns import PAPER, SCREEN, Column, Entry
 from gptlab.show.latex import latex
-from gptlab.show.said_once import views
-from gptlab.show.written_values import Entry, Value
+from gptlab.show.tables import Table, tables
 from gptlab.store.files import write_text
 from gptlab.store.study import guarded
 from gptlab.texts import printable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCHEMA = 1
 CSV, JSON = "comparison.csv", "comparison.json"
 
 
-def export(comparison: Comparison, format: str) -> str:
-    """The comparison in `format`, one of FORMATS."""
-    return FORMATS[format](comparison)
+def export(comparison: Comparison, format: str, columns: Sequence[str] = (), caption: str = "") -> str:
+    """The comparison in `format`, one of FORMATS.
+
+    `columns`: one table with these alone (see `gptlab.show.columns`), and `caption`: what it is called; not in the
+    formats for programs, which have every column and no caption. ConfigError for a column that does not exist.
+    """
+    if format in PROGRAMS:
+        return PROGRAMS[format](comparison)
+    return FORMATS[format](comparison, columns, caption)
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
@@ -46,24 +49,17 @@ def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
     return [folder / CSV, folder / JSON]
 
 
-def tidy_frame(comparison: Comparison) -> pd.DataFrame:
-    """One line per metric and variant, as in CSV; missing numbers are NaN."""
-    import pandas as pd
-
-    return pd.DataFrame(_records(comparison))
-
-
-def _markdown(comparison: Comparison) -> str:
+def _markdown(comparison: Comparison, columns: Sequence[str], called: str) -> str:
     parts = []
-    for grid, common in views(comparison, PAPER):
-        head = [_md(column.header) for column in grid.columns]
-        rule = [":--" if column.kind == "text" else "--:" for column in grid.columns]
-        lines = [[f"**{_md(e.text)}**" if e.bold else _md(e.text) for e in line] for line in grid.lines]
+    for table in tables(comparison, PAPER, columns):
+        head = [_md(column.header) for column in table.columns]
+        rule = [":--" if column.kind == "text" else "--:" for column in table.columns]
+        lines = [[f"**{_md(e.text)}**" if e.bold else _md(e.text) for e in line] for line in table.lines]
         rows = "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
-        said = f"{_md(common)}\n\n" if common else ""
-        parts.append(f"### {_md(grid.title)}\n\n{said}{rows}\n")
+        said = f"{_md(table.common)}\n\n" if table.common else ""
+        parts.append(f"### {_md(printable(called or table.title))}\n\n{said}{rows}\n")
     if found := advice(comparison):
-        parts = [f"{_md(printable(found[0]))} More seeds: {_md(printable(found[1]))}\n", *parts]
+        parts = [f"{_md(printable(found[0]))} More seeds: {_code(printable(found[1]))}\n", *parts]
     lost = [f"\n- {_md(text)}" for text in lost_runs(comparison)]
     warnings = "".join([*lost, *(f"\n- Warning: {_md(printable(text))}" for text in comparison.warnings)])
     return "\n".join([*parts, _md(printable(caption(comparison)))]) + "\n" + (f"{warnings}\n" if warnings else "")
@@ -71,10 +67,10 @@ def _markdown(comparison: Comparison) -> str:
 
 def _csv(comparison: Comparison) -> str:
     out = io.StringIO()
-    records = _records(comparison)
-    writer = csv.DictWriter(out, fieldnames=list(dict.fromkeys(key for r in records for key in r)), lineterminator="\n")
+    lines = list(records(comparison))
+    writer = csv.DictWriter(out, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: guarded(value) for key, value in record.items()} for record in records)
+    writer.writerows({key: guarded(_written(value)) for key, value in line.items()} for line in lines)
     return out.getvalue()
 
 
@@ -91,26 +87,20 @@ def _json(comparison: Comparison) -> str:
         "warnings": list(comparison.warnings),
         "notes": list(comparison.notes),
         "failures": {row.label: list(row.failures) for row in comparison.rows if row.failures},
-        "rows": [{key: _finite(value) for key, value in record.items()} for record in _records(comparison)],
+        "rows": [{key: _written(value) for key, value in line.items()} for line in records(comparison)],
     }
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _records(comparison: Comparison) -> list[dict[str, Value]]:
-    """One line per metric and variant. Budgets, if asked for, are columns of the lines of their own metric."""
-    return [
-        {"metric": grid.metric, **{c.name: entry.value for c, entry in zip(grid.columns, line, strict=True)}}
-        for grid in grids(comparison)
-        for line in grid.lines
-    ]
-
-
-def _finite(value: Value) -> Value:
+def _written(value: Any) -> Any:
+    """A value for programs: texts without anything that steers a terminal, None for what is no number."""
+    if isinstance(value, str):
+        return printable(value) or None
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _html(comparison: Comparison) -> str:
-    parts = [_html_table(*view) for view in views(comparison, SCREEN)]
+def _html(comparison: Comparison, columns: Sequence[str], called: str) -> str:
+    parts = [_html_table(table, called) for table in tables(comparison, SCREEN, columns)]
     warnings = "".join(
         f"<li>{_esc(text)}</li>" for text in (*lost_runs(comparison), *map(printable, comparison.warnings))
     )
@@ -121,14 +111,14 @@ def _html(comparison: Comparison) -> str:
     return "\n".join([*parts, *([f"<ul>{warnings}</ul>"] if warnings else [])]) + "\n"
 
 
-def _html_table(grid: Grid, common: str) -> str:
-    head = "".join(f'<th scope="col">{_esc(column.header)}</th>' for column in grid.columns)
+def _html_table(table: Table, called: str) -> str:
+    head = "".join(f'<th scope="col">{_esc(column.header)}</th>' for column in table.columns)
     lines = []
-    for line in grid.lines:
-        first, *rest = (_html_cell(column, entry) for column, entry in zip(grid.columns, line, strict=True))
+    for line in table.lines:
+        first, *rest = (_html_cell(column, entry) for column, entry in zip(table.columns, line, strict=True))
         lines.append(f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>')
     body = "\n".join(lines)
-    title = f"{grid.title}. {common}" if common else grid.title
+    title = printable(called) or (f"{table.title}. {table.common}" if table.common else table.title)
     return (
         f'<table class="gptlab">\n<caption>{_esc(title)}</caption>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody>\n</table>"
@@ -149,14 +139,16 @@ def _md(text: str) -> str:
     return _MD.sub(lambda match: f"\\{match[0]}", text)
 
 
+def _code(text: str) -> str:
+    """A code span, in which nothing is escaped: what stands there can be copied and run."""
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
 def _esc(text: str) -> str:
     return html.escape(text)
 
 
-FORMATS: dict[str, Callable[[Comparison], str]] = {
-    "md": _markdown,
-    "csv": _csv,
-    "json": _json,
-    "latex": latex,
-    "html": _html,
-}
+FORMATS: dict[str, Callable[[Comparison, Sequence[str], str], str]] = {"md": _markdown, "latex": latex, "html": _html}
+PROGRAMS: dict[str, Callable[[Comparison], str]] = {"csv": _csv, "json": _json}

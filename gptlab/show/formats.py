@@ -1,18 +1,30 @@
-"""Numbers and texts as a table shows them: exact, aligned, and safe to send to a terminal."""
+"""Numbers as readers see them: the one place that turns a number into text, for every table, page and figure.
+
+A number may lose digits, never its sense: what is not zero is not shown as zero, nothing is `-0.00`, and what is
+counted is shown whole. What is shown can be read back.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 
+from gptlab.comparing.comparison import Cell
+
 SAME = "="  # in a difference column: bit for bit the baseline's value
 NOTHING = ""
 SMALL, LARGE = 1e-2, 1e7  # outside, powers of ten are easier to read
+MORE = 2  # places that a number may have beyond those of its column, before it becomes a power of ten
 
 
 def count(value: int | float | None) -> str:
     """163,009,536."""
     return NOTHING if value is None else f"{value:,.0f}"
+
+
+def is_count(value: float) -> bool:
+    """Whether it is a whole number that can be shown with every digit."""
+    return math.isfinite(value) and float(value).is_integer() and abs(value) < 1e15
 
 
 def signed_count(value: int | float | None, base: int | float | None) -> str:
@@ -22,15 +34,74 @@ def signed_count(value: int | float | None, base: int | float | None) -> str:
     return SAME if value == base else f"{value - base:+,.0f}"
 
 
-def percent(value: int | float | None, base: int | float | None) -> str:
-    """The difference to the baseline in percent, with enough digits that a small one is not shown as none."""
+def fixed(value: float, places: int, sign: bool = False) -> str:
+    """A decimal with `places`, a few more where it would be shown as zero; a power of ten where that is not enough."""
+    if value == 0:
+        return "0" if sign else f"{0:.{places}f}"
+    plus = "+" if sign else ""
+    if not math.isfinite(value):
+        return f"{value:{plus}f}"
+    if abs(value) >= LARGE:
+        return f"{value:{plus}.2e}"
+    for more in (0, MORE):
+        if float(text := f"{value:{plus}.{places + more}f}"):
+            return text
+    return f"{value:{plus}.1e}"
+
+
+def significant(value: float | None, digits: int = 5, sign: bool = False) -> str:
+    """A number by itself, with `digits` significant digits: 3.6021, 0.012346, 1.2346e+09."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    plus = "+" if sign else ""
+    if not math.isfinite(value):
+        return f"{value:{plus}f}"
+    if not 1e-4 <= abs(value) < 10 ** (digits + 2):
+        return f"{value:{plus}.{digits - 1}e}"
+    return f"{value:{plus}.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def amount(value: float | None, exact: bool) -> str:
+    """One measured value; of what is counted, every digit."""
+    return count(value) if value is not None and exact and is_count(value) else significant(value)
+
+
+def factor(value: float) -> str:
+    """`x1.071`; more digits where it would be shown as x1.000, a power of ten where it would lose its digits."""
+    if not 0.1 <= value < 1000:
+        return f"x{value:.2e}" if math.isfinite(value) else "xinf"
+    texts = [f"x{value:.{places}f}" for places in (3, 3 + MORE)]
+    return texts[1] if value != 1 and float(texts[0][1:]) == 1 else texts[0]
+
+
+def percent(change: float | None) -> str:
+    """A change in percent, with its sign: +0.35, +0.0009; 0 for none."""
+    return NOTHING if change is None else fixed(change, 2, sign=True)
+
+
+def percent_change(value: int | float | None, base: int | float | None) -> str:
+    """The difference to the baseline in percent: -17.38%, `=` for none."""
     if value is None or not base:
         return NOTHING
-    if value == base:
-        return SAME
-    change = 100 * (value - base) / base
-    places = 2 if abs(change) >= 0.01 else 4
-    return f"{change:+.{places}f}%" if abs(change) >= 5e-5 else f"{change:+.0e}%"
+    return SAME if value == base else f"{percent(100 * (value - base) / base)}%"
+
+
+def probability(p: float) -> str:
+    """0.3400, 0.0012, 1.2e-05."""
+    return f"{p:.4f}" if p >= 5e-5 else f"{p:.1e}"
+
+
+def decimals(cells: Sequence[Cell]) -> int:
+    """Decimals for a metric: two digits of the narrowest interval, or of the smallest difference without intervals."""
+    plain = [cell for cell in cells if cell.scale == "difference"]
+    widths = [c.high - c.low for c in plain if c.interval == "t" and c.high is not None and c.low is not None]
+    sizes = widths or [cell.difference for cell in plain if cell.difference]
+    sizes = [abs(size) / 2 for size in sizes or [(c.mean or 0.0) / 50 for c in cells] if size and math.isfinite(size)]
+    if not sizes:
+        return 4
+    return max(0, min(8, 1 - math.floor(math.log10(min(sizes)))))
 
 
 def column(values: Sequence[float | None], at_least: int = 0) -> list[str]:
@@ -50,14 +121,11 @@ def _is_plain(value: float) -> bool:
     return value == 0 or SMALL <= abs(value) < LARGE
 
 
-def signed(value: float | None, base: float | None, places: int) -> str:
-    """The difference to the baseline: +0.0123. One too small for these places is shown as a power of ten."""
+def difference(value: float | None, base: float | None, places: int) -> str:
+    """The difference to the baseline's value: +0.0123, `=` for none."""
     if value is None or base is None:
         return NOTHING
-    if value == base:
-        return SAME
-    change = value - base
-    return f"{change:+.{places}f}" if abs(change) >= 0.5 * 10**-places else f"{change:+.0e}"
+    return SAME if value == base else fixed(value - base, places, sign=True)
 
 
 def ratio(value: float | None, base: float | None) -> str:
@@ -66,11 +134,11 @@ def ratio(value: float | None, base: float | None) -> str:
         return NOTHING
     if value == base:
         return SAME
-    factor = value / base
+    times = value / base
     for low, form in ((1e6, ".0e"), (100, ",.0f"), (0.01, ".2f"), (1e-4, ".4f")):
-        if factor >= low:
-            return f"x{factor:{form}}"
-    return f"x{factor:.0e}" if factor else "x0"
+        if times >= low:
+            return f"x{times:{form}}"
+    return f"x{times:.0e}" if times else "x0"
 
 
 def si_unit(values: Iterable[float | None]) -> tuple[float, str]:

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from gptlab.comparing.advice import too_few
 from gptlab.comparing.caption import caption, lost_runs
 from gptlab.comparing.comparison import Comparison
-from gptlab.show.grid import PAPER, Column, Grid
-from gptlab.show.said_once import views
-from gptlab.show.written_values import Entry
+from gptlab.show.columns import PAPER, Column, Entry
+from gptlab.show.tables import Table, tables
 from gptlab.texts import printable
 
 # pdfTeX stops at a letter that its fonts lack; it gets the code point, other engines (Umathcode) the letter itself.
@@ -25,7 +24,7 @@ IDEAS |= {"verdict": "words", "note": "words"}
 LETTERS = "ßæÆœŒøØłŁı–—‘’“”…"
 LAST = "\u017f"
 ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c"
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]\d+)?")
+_NUMBER = re.compile(r"[+-]?\d+(,\d{3})*(\.\d+)?(e[+-]\d+)?")
 _TEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -33,20 +32,20 @@ _TEX = {
 }  # fmt: skip
 
 
-def latex(comparison: Comparison) -> str:
-    """All tables, with the definitions they need above them."""
+def latex(comparison: Comparison, columns: Sequence[str] = (), called: str = "") -> str:
+    """All tables, with the definitions they need above them. `columns`: one table with these; `called`: its caption."""
     parts = []
     said = printable(f"{too_few(comparison)} {caption(comparison)}".strip())
-    for grid, common in views(comparison, PAPER):
-        words = " ".join(filter(None, (f"{grid.title}.", common, said)))
+    for table in tables(comparison, PAPER, columns):
+        words = printable(called) or " ".join(filter(None, (f"{table.title}.", table.common, said)))
         said = ""  # how to read the numbers, once
         parts += [
             r"\begin{table}",
             r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",  # a comparison is wide
             rf"\caption{{{_tex(words)}}}",
         ]
-        for number, places in enumerate(_fitting(grid)):
-            parts += [r"\par\medskip"] * bool(number) + _tabular(grid, places)
+        for number, places in enumerate(_fitting(table)):
+            parts += [r"\par\medskip"] * bool(number) + _tabular(table, places)
         parts.append(r"\end{table}")
     first = ["% In the preamble: \\usepackage{booktabs,siunitx}"]
     first += [OTHERS] if any(r"\gptlabchar" in part for part in parts) else []
@@ -54,11 +53,11 @@ def latex(comparison: Comparison) -> str:
     return "\n".join([*first, *parts, *said_too]) + "\n"
 
 
-def _fitting(grid: Grid) -> list[list[int]]:
+def _fitting(table: Table) -> list[list[int]]:
     """The columns of each tabular: as many ideas side by side as a portrait page takes, the variant before each."""
     groups: list[list[int]] = []
     last: tuple[str, str] | None = None
-    for place, column in enumerate(grid.columns[1:], 1):
+    for place, column in enumerate(table.columns[1:], 1):
         name, _, step = column.name.partition("_at_")
         idea = (IDEAS.get(name, "numbers"), step)
         if idea != last:
@@ -67,40 +66,40 @@ def _fitting(grid: Grid) -> list[list[int]]:
         last = idea
     found = [[0]]
     for group in groups:
-        if sum(_width(grid, place) for place in found[-1] + group) > PAGE and len(found[-1]) > 1:
+        if sum(_width(table, place) for place in found[-1] + group) > PAGE and len(found[-1]) > 1:
             found.append([0])
         for place in group:
-            if sum(_width(grid, other) for other in [*found[-1], place]) > PAGE and len(found[-1]) > 1:
+            if sum(_width(table, other) for other in [*found[-1], place]) > PAGE and len(found[-1]) > 1:
                 found.append([0])
             found[-1].append(place)
     return found
 
 
-def _width(grid: Grid, place: int) -> float:
+def _width(table: Table, place: int) -> float:
     """About how wide the column will be, in points."""
-    header, texts = grid.columns[place].header, [line[place].text for line in grid.lines]
-    power = 20 if grid.columns[place].kind == "number" and any("e" in text for text in texts) else 0
+    header, texts = table.columns[place].header, [line[place].text for line in table.lines]
+    power = 20 if table.columns[place].kind == "number" and any("e" in text for text in texts) else 0
     longest = max(map(len, texts), default=0)
-    longest = min(longest, LONG) if grid.columns[place].kind == "text" else longest
+    longest = min(longest, LONG) if table.columns[place].kind == "text" else longest
     return max(LETTER * len(header), LETTER * longest + power) + 6
 
 
-def _tabular(grid: Grid, places: Sequence[int]) -> list[str]:
-    columns = "".join(_latex_column(grid, place) for place in places)
-    head = " & ".join(f"{{{_tex(grid.columns[place].header)}}}" for place in places)
+def _tabular(table: Table, places: Sequence[int]) -> list[str]:
+    columns = "".join(_latex_column(table, place) for place in places)
+    head = " & ".join(f"{{{_tex(table.columns[place].header)}}}" for place in places)
     lines = [
-        " & ".join(_latex_cell(grid.columns[place], line[place]) for place in places) + r" \\" for line in grid.lines
+        " & ".join(_latex_cell(table.columns[place], line[place]) for place in places) + r" \\" for line in table.lines
     ]
     first, last = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
     return [first, r"\toprule", rf"{head} \\", r"\midrule", *lines, r"\bottomrule", last]
 
 
-def _latex_column(grid: Grid, place: int) -> str:
+def _latex_column(table: Table, place: int) -> str:
     """`l` for text (a paragraph where it is long), siunitx's `S` with room for the column's digits for numbers."""
-    if grid.columns[place].kind == "text":
-        long = max(len(line[place].text) for line in grid.lines) > LONG
+    if table.columns[place].kind == "text":
+        long = max(len(line[place].text) for line in table.lines) > LONG
         return rf">{{\raggedright\arraybackslash}}p{{{LONG / 2:g}em}}" if long else "l"
-    texts = [line[place].text for line in grid.lines if _NUMBER.fullmatch(line[place].text)]
+    texts = [line[place].text for line in table.lines if _NUMBER.fullmatch(line[place].text)]
     whole = max((len(text.lstrip("+-").partition(".")[0]) for text in texts), default=1)
     part = max((len(text.partition("e")[0].partition(".")[2]) for text in texts), default=0)
     sign = "+" if any(text[0] in "+-" for text in texts) else ""

@@ -5,18 +5,54 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from gptlab.show.study_columns import Column, Group, Section
+from gptlab.texts import lines
 
+LABEL_WIDTH = 24
 PIPED_WIDTH = 100
 GAP = 2  # blank columns between two columns of a table
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as it is printed: a header in at most two lines, and a cell per row.
+
+    Numbers are never wrapped. Text may be squeezed down to `least` columns, and is happy with `comfortable`.
+    """
+
+    header: str
+    cells: list[Text]
+    left: bool = False
+    least: int = 0  # 0: never wrapped
+    comfortable: int = 0
+
+    @property
+    def natural(self) -> int:
+        """The width at which nothing wraps."""
+        return max(cell_len(line) for text in (self.header, *map(str, self.cells)) for line in text.split("\n"))
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row has anything here."""
+        return not any(cell.plain for cell in self.cells)
+
+
+Group = list[Column]  # columns that make no sense apart: a value and its difference
+Section = list[Group]
+
+
+def label(text: str, style: str = "") -> Text:
+    """A variant's name, over as many lines as it needs."""
+    return Text("\n".join(lines(text, LABEL_WIDTH)), style)
 
 
 def make_console(width: int | None, file: TextIO | None) -> Console:

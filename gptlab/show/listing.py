@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from gptlab.errors import ConfigError, closest
 from gptlab.show.formats import column, count
 from gptlab.store import where
-from gptlab.store.rows import DEFAULT_COLUMNS, RunRow, list_runs
+from gptlab.store.run_listing import DEFAULT_COLUMNS, RunRow, list_runs
 from gptlab.texts import printable
 
 __all__ = ["FORMATS", "RunRow", "list_runs", "print_rows", "print_runs", "select"]

@@ -5,43 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from gptlab.show import formats
+from gptlab.show.layout import Column, Section, label
 from gptlab.store.study import Study
-from gptlab.texts import lines, printable
+from gptlab.texts import printable
 
-LABEL_WIDTH = 24
 STATE_STYLES = {"finished": "green", "failed": "bold red", "damaged": "bold red"}  # all others: yellow
 
 Number = int | float | None
-Group = list["Column"]  # columns that make no sense apart: a value and its difference
-Section = list[Group]
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: a header in at most two lines, and a cell per run.
-
-    Numbers are never wrapped. Text may be squeezed down to `least` columns, and is happy with `comfortable`.
-    """
-
-    header: str
-    cells: list[Text]
-    left: bool = False
-    least: int = 0  # 0: never wrapped
-    comfortable: int = 0
-
-    @property
-    def natural(self) -> int:
-        """The width at which nothing wraps."""
-        return max(cell_len(line) for text in (self.header, *map(str, self.cells)) for line in text.split("\n"))
-
-    @property
-    def empty(self) -> bool:
-        """Whether no run has anything here."""
-        return not any(cell.plain for cell in self.cells)
 
 
 @dataclass(frozen=True)
@@ -78,10 +51,7 @@ def rows_of(study: Study) -> Rows:
 
 def key_columns(rows: Rows) -> list[Column]:
     """Who the row is: the variant, and its seed where there are several."""
-    labels = [
-        Text("\n".join(lines(printable(run["label"]), LABEL_WIDTH)), "bold" if run["is_baseline"] else "")
-        for run in rows.runs
-    ]
+    labels = [label(printable(run["label"]), "bold" if run["is_baseline"] else "") for run in rows.runs]
     columns = [Column("variant", labels, left=True)]
     if len({run["seed"] for run in rows.runs}) > 1:
         columns.append(Column("seed", [Text(str(run["seed"])) for run in rows.runs]))
@@ -127,12 +97,12 @@ def _cost(rows: Rows) -> Section:
         [
             _numbers("parameters", map(formats.count, parameters)),
             _numbers("difference", map(formats.signed_count, parameters, base), "dim"),
-            _numbers("%", map(formats.percent, parameters, base), "dim"),
+            _numbers("%", map(formats.percent_change, parameters, base), "dim"),
         ],
         [_numbers("MiB", mib)],
         [
             _numbers(f"forward {prefix}FLOPs\nper token", scaled),
-            _numbers("%", map(formats.percent, flops, base_flops), "dim"),
+            _numbers("%", map(formats.percent_change, flops, base_flops), "dim"),
         ],
     ]
 
@@ -143,7 +113,7 @@ def _loss(rows: Rows) -> Section:
         "not finite" if "loss" in run["not_finite"].split(", ") else text
         for run, text in zip(rows.runs, formats.column(values, at_least=4), strict=True)
     ]
-    differences = [formats.signed(value, other, 4) for value, other in zip(values, base, strict=True)]
+    differences = [formats.difference(value, other, 4) for value, other in zip(values, base, strict=True)]
     return [[_numbers("initial\nloss", texts), _numbers("difference", differences, "dim")]]
 
 
@@ -152,7 +122,7 @@ def _trained(rows: Rows) -> Section:
     groups: Section = []
     for metric, title in (("final_loss", "final\nloss"), ("final_excess", "final\nexcess")):
         values, base = rows.values(metric), rows.base_values(metric)
-        differences = [formats.signed(value, other, 4) for value, other in zip(values, base, strict=True)]
+        differences = [formats.difference(value, other, 4) for value, other in zip(values, base, strict=True)]
         groups.append([_numbers(title, formats.column(values, at_least=4)), _numbers("difference", differences, "dim")])
     return groups
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gptlab.comparing.caption import caption
 from gptlab.comparing.comparison import Comparison
-from gptlab.show.comparison_table import print_advice, print_grids, print_remarks
+from gptlab.show.comparison_table import print_advice, print_remarks, print_tables
 from gptlab.show.formats import SAME
 from gptlab.show.layout import emit, make_console, pack, print_whole
 from gptlab.show.study_columns import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
@@ -56,7 +56,7 @@ def print_study(
 def _print_variants(console: Console, study: Study, comparison: Comparison) -> None:
     with console.capture() as capture:
         _print_title(console, study)
-        print_grids(console, comparison)
+        print_tables(console, comparison)
         console.print(Text(printable(caption(comparison)), style="dim"))
         states = Counter(study.runs["state"])
         console.print(Text(f"Finished: {states['finished']} of {len(study.runs)} runs.", style="dim"))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gptlab.store import files, locks
-from gptlab.store.find import find_runs, is_run
+from gptlab.store.atomic import is_temporary
+from gptlab.store.find_runs import find_runs, is_run
 from gptlab.store.states import STATES, state_of
 
 _SET_ASIDE = re.compile(r".+\.damaged-\d{4}-.+")
@@ -30,7 +31,7 @@ def collect(folder: Path, states: tuple[str, ...] = ()) -> Iterator[Waste]:
     """What can go in `folder`. `states`: also the runs in one of these; a running one is never listed."""
     assert set(states) <= set(STATES) - {"running", "planned"}
     for path in _walk(folder):
-        if files.is_temporary(path.name):
+        if is_temporary(path.name):
             if _is_orphan(path):
                 yield Waste(path, "left by a killed writer", _size(path))
         elif path.name == locks.LOCK and locks.holder(path.parent) is None:
@@ -61,7 +62,7 @@ def _walk(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         for name in sorted([*folders, *names]):
             yield Path(place) / name
-        folders[:] = sorted(name for name in folders if not files.is_temporary(name))
+        folders[:] = sorted(name for name in folders if not is_temporary(name))
 
 
 def _is_orphan(path: Path) -> bool:

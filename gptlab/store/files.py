@@ -1,33 +1,18 @@
-"""The only place that writes files (but for the empty one of `gate`): each write is whole or not there at all.
+"""Files and folders as the rest of gptlab writes and reads them; how they come to be whole is in `atomic`.
 
-A temporary file beside the target, flush, fsync, rename. What a killed writer leaves behind is a file whose name
-`is_temporary` knows; it is never read, and swept by whoever owns the folder next. Only step histories grow in place:
-`append_jsonl` adds whole lines, and `read_jsonl` drops a torn last one and says so.
-
-`hook`, normally None, is asked before every single operation. Tests let it raise, or end the process, at operation N.
+Only step histories grow in place: `append_jsonl` adds whole lines, and `read_jsonl` drops a torn last one and says so.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gptlab.store.json_text import finite
-from gptlab.store.json_text import parse_json as parse_json
-
-hook: Callable[[str, Path], None] | None = None
-_TEMPORARY = re.compile(r"\..+\.\d+\.[0-9a-f]{8}\.tmp")
-
-
-class StorageError(OSError):
-    """A file could not be written: a full disk, a missing permission. Never the fault of what is being recorded."""
+from gptlab.store import atomic
+from gptlab.store.atomic import is_temporary, replacing, step, storage, sync_folder, temporary_name
+from gptlab.store.json_text import json_text, parse_json
 
 
 def write_bytes(path: Path | str, content: bytes, *, durable: bool = False) -> None:
@@ -36,16 +21,11 @@ def write_bytes(path: Path | str, content: bytes, *, durable: bool = False) -> N
     StorageError when that cannot be done; what was there before is then still there.
     """
     path = Path(path)
-    with storage(path):
-        temporary = _write_temporary(path, content)
-        try:
-            step("rename", path)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        if durable:
-            _sync_folder(path.parent)
+    with replacing(path) as file:
+        _write(file, content, path)
+    if durable:
+        with storage(path):
+            sync_folder(path.parent)
 
 
 def write_text(path: Path | str, content: str, *, durable: bool = False) -> None:
@@ -54,17 +34,19 @@ def write_text(path: Path | str, content: str, *, durable: bool = False) -> None
 
 
 def write_json(path: Path | str, value: Any, *, durable: bool = False) -> None:
-    """As `write_text`. NaN and infinity become null, because JSON has no word for them."""
-    text = json.dumps(finite(value), indent=1, ensure_ascii=False, allow_nan=False)
-    write_text(path, text + "\n", durable=durable)
+    """As `write_text`, by the rules of `json_text`."""
+    write_text(path, json_text(value, indent=1) + "\n", durable=durable)
 
 
 def create(path: Path | str, content: bytes) -> bool:
     """Make `path` with `content`, whole, unless it exists: True for the one process, of many, that made it."""
     path = Path(path)
+    temporary = temporary_name(path)
     with storage(path):
-        temporary = _write_temporary(path, content, sync=False)
         try:
+            step("open", path)
+            with temporary.open("xb") as file:
+                _write(file, content, path)
             step("link", path)
             os.link(temporary, path)  # fails where the name is taken, also on NFS
         except FileExistsError:
@@ -72,8 +54,8 @@ def create(path: Path | str, content: bytes) -> bool:
         except OSError:  # no hard links here
             step("create", path)
             try:
-                with path.open("xb") as file:
-                    file.write(content)
+                with path.open("xb") as place:
+                    place.write(content)
             except FileExistsError:
                 return False
         finally:
@@ -82,12 +64,12 @@ def create(path: Path | str, content: bytes) -> bool:
 
 
 def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
-    """Add one line of JSON for each row, in one write. NaN and infinity become null.
+    """Add one line of JSON for each row, in one write.
 
     A torn line that an earlier process left at the end is cut off first, so that it never becomes part of a new one.
     """
     path = Path(path)
-    lines = "".join(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+    lines = "".join(json_text(row) + "\n" for row in rows)
     with storage(path):
         step("append", path)
         with path.open("ab+") as file:
@@ -96,14 +78,6 @@ def append_jsonl(path: Path | str, *rows: dict[str, Any]) -> None:
                 file.truncate(_end_of_lines(path))
             _write(file, lines.encode("utf-8", errors="backslashreplace"), path)
             os.fsync(file.fileno())
-
-
-def sync(path: Path | str) -> None:
-    """Put on disk what a file that grew in place has by now."""
-    path = Path(path)
-    with storage(path), path.open("rb+") as file:
-        step("fsync", path)
-        os.fsync(file.fileno())
 
 
 def read_jsonl(path: Path | str) -> tuple[list[dict[str, Any]], str]:
@@ -147,7 +121,7 @@ def create_folder(path: Path | str, name: str, content: bytes) -> bool:
     path = Path(path)
     if os.path.lexists(path):
         return False
-    temporary = _temporary_name(path)
+    temporary = temporary_name(path)
     with storage(path):
         try:
             step("mkdir", path)
@@ -182,17 +156,12 @@ def remove(path: Path | str) -> None:
         step("remove", path)
         if path.is_dir() and not path.is_symlink():
             # Renamed first: a kill in the middle leaves something temporary, never half a run.
-            gone = path if is_temporary(path.name) else _temporary_name(path)
+            gone = path if is_temporary(path.name) else temporary_name(path)
             if gone != path:
                 os.rename(path, gone)
             shutil.rmtree(gone)
         else:
             path.unlink(missing_ok=True)
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a file of this name is what a killed writer left behind (or is being written just now)."""
-    return _TEMPORARY.fullmatch(name) is not None
 
 
 def sweep(folder: Path, beginning: str = "") -> None:
@@ -203,47 +172,16 @@ def sweep(folder: Path, beginning: str = "") -> None:
             remove(folder / name)
 
 
-def _write_temporary(path: Path, content: bytes, sync: bool = True) -> Path:
-    temporary = _temporary_name(path)
-    try:
-        step("open", path)
-        with temporary.open("xb") as file:  # not tempfile: its files ignore the umask
-            _write(file, content, path)
-            if sync:
-                file.flush()
-                step("fsync", path)
-                os.fsync(file.fileno())
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
-
-
-def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-
-
 def _write(file: Any, content: bytes, path: Path) -> None:
-    if hook is None:
+    if atomic.hook is None:
         file.write(content)
     else:  # tests only: a process may die with half of it written
         half = len(content) // 2
         file.write(content[:half])
         file.flush()
-        hook("write", path)
+        atomic.hook("write", path)
         file.write(content[half:])
     file.flush()
-
-
-def _sync_folder(folder: Path) -> None:
-    step("fsync folder", folder)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some file systems cannot; the file itself is safe
-    finally:
-        os.close(handle)
 
 
 def _ends_whole(file: Any, end: int) -> bool:
@@ -254,20 +192,3 @@ def _ends_whole(file: Any, end: int) -> bool:
 
 def _end_of_lines(path: Path) -> int:
     return path.read_bytes().rfind(b"\n") + 1
-
-
-def step(operation: str, path: Path) -> None:
-    """Announce an operation to the hook, if there is one."""
-    if hook is not None:
-        hook(operation, path)
-
-
-@contextmanager
-def storage(path: Path) -> Iterator[None]:
-    """Whatever the system says about a write becomes a StorageError that names the file."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(error.errno, error.strerror or str(error), str(path)) from error

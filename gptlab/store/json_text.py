@@ -1,22 +1,32 @@
-"""JSON as runs keep it: no NaN, and no half of a character."""
+"""JSON as runs keep it: every number comes back, and no half of a character is in it.
+
+JSON has no word for NaN and the two infinities: they are the strings "nan", "inf" and "-inf", which `float` reads.
+Older files have null there.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def finite(value: Any) -> Any:
-    """`value` with null for NaN and infinity, for which JSON has no word."""
+def json_text(value: Any, indent: int | None = None) -> str:
+    """`value` as JSON that any reader takes."""
+    return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """`value` with "nan", "inf" and "-inf" for the numbers that JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(float(value))
     if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
+        return [plain(item) for item in value]
     return value
 
 

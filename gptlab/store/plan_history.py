@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab.store.read import PLAN, DamagedError, Plan, PlannedRun, load_plan, parse_plan
-from gptlab.store.states import load_object
+from gptlab.store.damage import DamagedError, load_object
+from gptlab.store.names import PLAN, PLANS
+from gptlab.store.study_plan import PlanEntry, StoredPlan, load_plan, parse_plan
 
-PLANS = "plans"
 Variants = Mapping[str, str]  # id of a run -> what its variant is known by
 
 
@@ -31,7 +31,7 @@ class Addition:
     results: int  # runs of these variants that had ended by then
 
 
-def whole_plan(folder: Path) -> tuple[Plan, str]:
+def whole_plan(folder: Path) -> tuple[StoredPlan, str]:
     """The latest plan with the runs of earlier ones that belong to its variants, and in words what is left out.
 
     GptlabError when `folder` is no study.
@@ -50,7 +50,7 @@ def whole_plan(folder: Path) -> tuple[Plan, str]:
     own = {variants[run.id]: run for run in reversed(plan.runs) if run.id in variants}
     labels = {run.id: run.label for run in plan.runs}
     bases = {run.label: labels.get(run.baseline_id or "", "") for run in plan.runs}
-    added: list[PlannedRun] = []
+    added: list[PlanEntry] = []
     left: Counter[str] = Counter()
     for document in documents:
         try:

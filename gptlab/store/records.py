@@ -7,23 +7,27 @@ file costs one run.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gptlab.config import NOT_IDENTITY, flatten
+from gptlab.config import NOT_IDENTITY, Config, defaults_of_new, identity_keys
 from gptlab.errors import ConfigError
-from gptlab.store.artifacts import GENERATION, LAYERS, STEPS
+from gptlab.store.config_file import parse_config, read_config
+from gptlab.store.damage import DamagedError
+from gptlab.store.json_text import json_text
+from gptlab.store.manifest import Manifest, parse_manifest
+from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST, PLAN, RESULT
 from gptlab.store.plan_history import whole_plan
-from gptlab.store.read import PLAN, DamagedError, Outcome, Plan, PlannedRun, load_outcome, load_plan
-from gptlab.store.states import RESULT, load_object
+from gptlab.store.result import Result
+from gptlab.store.run_tables import checked
+from gptlab.store.states import state_of
+from gptlab.store.study_plan import PlanEntry, StoredPlan, entry_of, load_plan
 
-CONFIG, MANIFEST = "config.yaml", "manifest.json"
 # A top-level entry of config.yaml that is no part of a variant, with the lines that belong to it.
 _LEFT_OUT = re.compile(rf"^(?:{'|'.join(map(re.escape, (*NOT_IDENTITY, 'seed')))}):.*\n(?:[ -].*\n|\n)*", re.MULTILINE)
 
@@ -44,11 +48,11 @@ class Record:
     """One planned run and what became of it. `variant`: hash of its config without the seed; empty if not to be had."""
 
     study: Path
-    run: PlannedRun
+    run: PlanEntry
     state: str
     outcome: str
     error: str
-    metrics: dict[str, int | float]
+    metrics: Mapping[str, int | float]
     not_finite: tuple[str, ...]
     variant: str
     facts: Facts
@@ -64,7 +68,7 @@ class Source:
     """One study, or those of its runs that were named."""
 
     folder: Path
-    plan: Plan
+    plan: StoredPlan
     records: tuple[Record, ...]
 
 
@@ -73,7 +77,7 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
 
     `histories`: metrics.jsonl is going to be read too, so it is checked to the byte.
     """
-    studies: dict[Path, list[PlannedRun] | None] = {}  # None: all of its runs
+    studies: dict[Path, list[PlanEntry] | None] = {}  # None: all of its runs
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
@@ -92,118 +96,115 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
 
 
 def parsed_config(folder: Path) -> dict[str, Any]:
-    """config.yaml of a run as dotted key -> value, without the seed and what is no part of identity; {} without one."""
-    import yaml  # type: ignore[import-untyped]
+    """What makes the variant of a run: dotted key -> value, without the seed and what is no part of identity.
 
+    {} where its config cannot be read.
+    """
     try:
-        text = (folder / CONFIG).read_text(encoding="utf-8")
-        content = yaml.load(_LEFT_OUT.sub("", text), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, yaml.YAMLError):
+        return {**defaults_of_new(Config), **_variant_keys(read_config(folder))}
+    except (DamagedError, ConfigError):
         return {}
-    return {key: value for key, value in flatten(content or {}).items() if value != {}}
 
 
 def _is_run(path: Path) -> bool:
     return not os.path.lexists(path / PLAN) and any(os.path.lexists(path / name) for name in (RESULT, MANIFEST))
 
 
-def _planned(path: Path) -> PlannedRun:
+def _planned(path: Path) -> PlanEntry:
     """The run's entry in its study's plan; made from the run itself where it has no study."""
     if os.path.lexists(path.parent / PLAN):
         for run in load_plan(path.parent).runs:
             if run.folder == path.name:
                 return run
-    try:
-        result = load_object(path / RESULT)
-        return PlannedRun(str(result["id"]), str(result["label"] or path.name), int(result["seed"]), path.name)
-    except (DamagedError, KeyError, TypeError, ValueError):
-        return PlannedRun("", path.name, 0, path.name)
+    return entry_of(path, PlanEntry("", path.name, 0, path.name))
 
 
-def _load(folder: Path, chosen: Iterable[PlannedRun] | None, histories: bool) -> Source:
+def _load(folder: Path, chosen: Iterable[PlanEntry] | None, histories: bool) -> Source:
     if chosen is None:
         plan, _ = whole_plan(folder)
     elif os.path.lexists(folder / PLAN):
         plan = replace(load_plan(folder), runs=tuple(chosen))
     else:
-        plan = Plan(folder.name, "", (), "", "", tuple(chosen))
+        plan = StoredPlan(folder.name, "", (), "", "", tuple(chosen))
     known: dict[Facts, Facts] = {}
     return Source(folder, plan, tuple(_record(folder, run, known, histories) for run in plan.runs))
 
 
-def _record(study: Path, run: PlannedRun, known: dict[Facts, Facts], histories: bool) -> Record:
+def _record(study: Path, run: PlanEntry, known: dict[Facts, Facts], histories: bool) -> Record:
     folder = os.path.join(study, run.folder)
-    outcome = load_outcome(folder)
-    state, error, variant, facts = outcome.state, outcome.error, "", Facts()
-    metrics = dict(outcome.metrics)
-    if state != "planned":
+    state = state_of(folder)
+    name, error, variant, facts, result = state.name, state.reason, "", Facts(), state.result
+    if name != "planned":
         try:
-            variant = _variant(_checked(folder, CONFIG, outcome.hashes))
-            facts = _facts(_checked(folder, MANIFEST, outcome.hashes))
-            if state == "finished":
-                _tables(folder, outcome, histories)
+            config = checked(folder, CONFIG, result.hashes) or b""
+            manifest = parse_manifest(checked(folder, MANIFEST, result.hashes) or b"{}")
+            variant, facts = _variant(config, manifest), _facts(manifest, result)
+            if name == "finished":
+                _tables(folder, result, histories)
         except DamagedError as damage:
-            state, error = ("damaged", str(damage)) if state == "finished" else (state, error or str(damage))
-    if outcome.seconds is not None:
-        metrics["seconds"] = outcome.seconds
-    if state == "finished" and outcome.outcome == "diverged":
-        state = "diverged"
+            name, error = ("damaged", str(damage)) if name == "finished" else (name, error or str(damage))
+    metrics = dict(result.metrics)
+    if result.seconds is not None:
+        metrics["seconds"] = result.seconds
+    if name == "finished" and result.outcome == "diverged":
+        name = "diverged"
     facts = known.setdefault(facts, facts)
-    return Record(study, run, state, outcome.outcome, error, metrics, outcome.not_finite, variant, facts)
+    return Record(study, run, name, result.outcome, error, metrics, result.not_finite, variant, facts)
 
 
-def _tables(folder: str, outcome: Outcome, histories: bool) -> None:
+def _tables(folder: str, result: Result, histories: bool) -> None:
     """DamagedError where a table is not as the run wrote it: such a run is no evidence, whatever is asked of it.
 
     The size of the history has been compared already, by its state; `histories`: compare every byte of it.
     """
-    for name in (LAYERS, GENERATION, STEPS) if histories or not outcome.history_bytes else (LAYERS, GENERATION):
-        if name in outcome.hashes:
-            _checked(folder, name, outcome.hashes)
+    for name in (LAYERS, GENERATION, HISTORY) if histories or not result.history_bytes else (LAYERS, GENERATION):
+        if name in result.hashes:
+            checked(folder, name, result.hashes)
 
 
-def _checked(folder: str, name: str, hashes: dict[str, str]) -> bytes:
-    """The file's content, as the run wrote it; empty when it is not there and was not listed."""
-    try:
-        with open(os.path.join(folder, name), "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        if name in hashes:
-            raise DamagedError(f"{name} is missing") from None
-        return b""
-    except OSError as error:
-        raise DamagedError(f"{name}: {error.strerror or error}") from error
-    if name in hashes and sha256(content).hexdigest() != hashes[name]:
-        raise DamagedError(f"{name}: not as the run wrote it (its SHA-256 differs from result.json)")
-    return content
-
-
-def _variant(content: bytes) -> str:
+def _variant(content: bytes, manifest: Manifest) -> str:
+    """Hash of all that the seeds of a variant share. Runs of one variant have one config but for a few lines, so that
+    almost all of ten thousand are told by these lines alone."""
     if not content:
         return ""
-    text = content.decode("utf-8", errors="replace")
-    return sha256(_LEFT_OUT.sub("", text).encode()).hexdigest()[:12]
+    text = _LEFT_OUT.sub("", content.decode("utf-8", errors="replace"))
+    lines = sha256(text.encode("utf-8", errors="backslashreplace")).digest()
+    if lines not in _variants:
+        _variants[lines] = _variant_of(text, manifest.config)
+    return _variants[lines]
 
 
-def _facts(content: bytes) -> Facts:
-    if not content:
-        return Facts()
+_variants: dict[bytes, str] = {}  # hash of config.yaml without what is no part of a variant -> hash of the variant
+
+
+def _variant_of(text: str, config: Mapping[str, Any]) -> str:
     try:
-        manifest = json.loads(content)
-        packages = dict(manifest.get("packages") or {})
-        git = manifest.get("git") or {}
-        train = (manifest.get("config") or {}).get("train") or {}
-        changes = f" with uncommitted changes {str(git['diff_sha256'])[:7]}" if git.get("diff_sha256") else ""
-        code = f"{packages.pop('gptlab', None) or ''} {str(git.get('commit') or '')[:10]}{changes}".strip()
-        compute = {name: packages[name] for name in ("torch", "numpy") if packages.get(name)}
-        environment = {**({"Python": manifest["python"]} if manifest.get("python") else {}), **compute}
-        return Facts(
-            data=str(manifest.get("data_sha256") or ""),
-            code=code,
-            environment=", ".join(f"{name} {version}" for name, version in environment.items()),
-            host=str(manifest.get("host") or ""),
-            threads=str(manifest.get("threads") or ""),
-            seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
-        )
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise DamagedError(f"{MANIFEST}: not as it should be ({type(error).__name__})") from error
+        # The same config twice; the manifest's is JSON and so read already.
+        keys = json_text(sorted(_variant_keys(config or parse_config(text)).items()))
+    except (DamagedError, ConfigError):
+        keys = text
+    return sha256(keys.encode("utf-8", errors="backslashreplace")).hexdigest()[:12]
+
+
+def _variant_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in identity_keys(dict(config)).items() if key != "seed"}
+
+
+def _facts(manifest: Manifest, result: Result) -> Facts:
+    packages, git = manifest.packages, manifest.git
+    train = manifest.config.get("train")
+    train = train if isinstance(train, dict) else {}
+    changes = f" with uncommitted changes {str(git['diff_sha256'])[:7]}" if git.get("diff_sha256") else ""
+    python = manifest.text("python")
+    computing = [("Python", python), *((name, packages.get(name, "")) for name in ("torch", "numpy"))]
+    plugins = "".join(f", {name} {sha[:7]}" for name, sha in result.code.items() if name not in ("gptlab", "torch"))
+    mixed = [f"other {key} in its first part" for key in manifest.mixed]
+    return Facts(
+        data=", ".join([manifest.data, *(words for words in mixed if "data" in words)]),
+        code=f"{packages.get('gptlab', '')} {str(git.get('commit') or '')[:10]}{changes}".strip()
+        + ", ".join([plugins, *(words for words in mixed if "code" in words)]),
+        environment=", ".join(f"{name} {version}" for name, version in computing if version),
+        host=manifest.text("host"),
+        threads=manifest.text("threads"),
+        seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
+    )

@@ -12,62 +12,52 @@ damaged      a file cannot be read
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from gptlab.store import files, locks
+from gptlab.store import locks
+from gptlab.store.damage import DamagedError, load_object, reason
+from gptlab.store.names import CRASH, HISTORY, MANIFEST, RESULT, RUN_NAME
+from gptlab.store.result import RECORDED, Result, parse_result
 
-SCHEMA = 1
-RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
-RECORDED = ("finished", "failed", "diverged", "interrupted")
 OVER = ("finished", "diverged")  # nothing more comes, and the numbers are those of the whole run
 STATES = (*RECORDED, "planned", "running", "crashed", "damaged")
-RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")
-HISTORY = "metrics.jsonl"
 NEVER_ENDED = f"{RESULT} is missing: the run never came to its end"
-
-
-class DamagedError(Exception):
-    """A file that cannot be used; the text names it."""
+_NOTHING = Result()
 
 
 @dataclass(frozen=True)
 class State:
-    """`name` is one of STATES, `reason` says why in a sentence (empty where the name says it all)."""
+    """`name` is one of STATES, `reason` says why in a sentence (empty where the name says it all).
+
+    `result` is what result.json says; empty where there is none that can be read.
+    """
 
     name: str
     reason: str = ""
-    result: dict[str, Any] = field(default_factory=dict)  # result.json, where there is one that can be read
+    result: Result = _NOTHING
 
 
 def state_of(folder: Path | str) -> State:
     """The state of the run in `folder`."""
     path = os.path.join(folder, RESULT)  # not through Path: that takes as long as reading, and there are thousands
     try:
-        result = load_object(path)
+        result = parse_result(load_object(path))
     except DamagedError as damage:
         if not os.path.lexists(path):
             return _without_result(Path(folder))
         return State("damaged", str(damage))
-    name = result.get("state")
-    if name not in RECORDED:
-        return State("damaged", f"{RESULT}: state {name!r} not understood")
-    if not isinstance(result.get("metrics") or {}, dict):
-        return State("damaged", f"{RESULT}: metrics not understood")
     # A run that goes on cuts its history to its last checkpoint first: only one that is over needs all of it.
-    if name in OVER and (problem := _torn(folder, result.get("history_bytes"))):
+    if result.state in OVER and (problem := _torn(folder, result.history_bytes)):
         return State("damaged", problem, result)
-    return State(str(name), str(result.get("error") or ""), result)
+    return State(result.state, result.error, result)
 
 
-def _torn(folder: Path | str, expected: Any) -> str:
+def _torn(folder: Path | str, expected: int | None) -> str:
     """What is wrong with the history, as far as its size tells: to hash it takes too long for ten thousand runs."""
-    if not isinstance(expected, int):
+    if expected is None:
         return ""
     try:
         found = os.stat(os.path.join(folder, HISTORY)).st_size
@@ -90,39 +80,10 @@ def _without_result(folder: Path) -> State:
         return State("crashed", NEVER_ENDED)
 
 
-def load_object(path: Path | str) -> dict[str, Any]:
-    """The JSON object in `path`. DamagedError when there is none or when it is of a newer schema."""
-    name = os.path.basename(path)
-    try:
-        content = files.read_json(path)
-    except FileNotFoundError:
-        raise DamagedError(f"{name} is missing") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{name}: {reason(error)}") from error
-    if not isinstance(content, dict):
-        raise DamagedError(f"{name}: not a JSON object")
-    schema = content.get("schema", SCHEMA)
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise DamagedError(f"{name}: schema {schema}, written by a newer gptlab; this one reads up to {SCHEMA}")
-    return content
-
-
-def reason(error: BaseException) -> str:
-    """Why a file could not be read, in a few words."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON (line {error.lineno}: {error.msg})"
-    if isinstance(error, UnicodeDecodeError):
-        return "not text in UTF-8"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def altered(folder: Path, result: dict[str, Any], largest: float = float("inf")) -> list[str]:
+def altered(folder: Path, result: Result, largest: float = float("inf")) -> list[str]:
     """What is wrong with the files that the run wrote, one sentence each. Those above `largest` bytes need only be."""
-    hashes = result.get("artifacts")
     problems = []
-    for name, expected in (hashes if isinstance(hashes, dict) else {}).items():
+    for name, expected in result.hashes.items():
         path = folder / name
         try:
             if path.stat().st_size <= largest and digest(path) != expected:

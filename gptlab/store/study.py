@@ -12,15 +12,18 @@ file's name. Reading never writes.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import METRICS
-from gptlab.store import artifacts
+from gptlab.store import run_tables
+from gptlab.store.damage import DamagedError
 from gptlab.store.files import write_text
 from gptlab.store.plan_history import whole_plan
-from gptlab.store.read import DamagedError, Outcome, Plan, PlannedRun, load_outcome
+from gptlab.store.states import State, state_of
+from gptlab.store.study_plan import PlanEntry, StoredPlan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +43,7 @@ class Study:
     """What was planned and what came of it."""
 
     folder: Path
-    plan: Plan
+    plan: StoredPlan
     runs: pd.DataFrame
     layers: pd.DataFrame
     generations: pd.DataFrame
@@ -65,7 +68,7 @@ class Study:
 
     def depth(self, metric: str) -> pd.DataFrame:
         """Rows of `layers` for whole layers at the first measured step, from the input to the output."""
-        rows = self.layers[(self.layers["metric"] == metric) & (self.layers["part"] == artifacts.WHOLE_LAYER)]
+        rows = self.layers[(self.layers["metric"] == metric) & (self.layers["part"] == run_tables.WHOLE_LAYER)]
         rows = rows[rows["layer"].notna()]
         return rows[rows["step"] == rows["step"].min()].sort_values(["run", "layer"], kind="stable")
 
@@ -112,57 +115,59 @@ def write_tables(study: Study) -> list[Path]:
     return paths
 
 
-def describe_change(delta: dict[str, tuple[Any, Any]]) -> str:
+def describe_change(delta: Mapping[str, tuple[Any, Any]]) -> str:
     """What a variant changed, in one line: `activation: gelu_tanh -> relu; norm_placement: pre -> post`."""
     return "; ".join(
         f"{key.removeprefix('model.')}: {_plain(old)} -> {_plain(new)}" for key, (old, new) in delta.items()
     )
 
 
-def _ordered(plan: Plan) -> list[PlannedRun]:
+def _ordered(plan: StoredPlan) -> list[PlanEntry]:
     """Baseline first, then the labels as planned, and the seeds of a label together."""
     first_seen = {run.label: place for place, run in reversed(list(enumerate(plan.runs)))}
     return sorted(plan.runs, key=lambda run: (run.baseline_id != run.id, first_seen[run.label], run.seed))
 
 
-def _read_run(folder: Path, run: PlannedRun) -> tuple[dict[str, Any], tuple[artifacts.Rows, ...]]:
-    outcome = load_outcome(folder / run.folder)
-    layers: artifacts.Rows = ()
-    steps: artifacts.Rows = ()
-    generation = artifacts.Generation()
-    state, error = outcome.state, outcome.error
+def _read_run(folder: Path, run: PlanEntry) -> tuple[dict[str, Any], tuple[run_tables.Rows, ...]]:
+    state = state_of(folder / run.folder)
+    hashes = state.result.hashes
+    layers: run_tables.Rows = ()
+    steps: run_tables.Rows = ()
+    generation = run_tables.Generation()
     try:
-        layers = artifacts.read_layers(folder / run.folder, outcome.hashes)
-        generation = artifacts.read_generation(folder / run.folder, outcome.hashes)
-        steps = artifacts.read_steps(folder / run.folder, outcome.hashes)
+        layers = run_tables.read_layers(folder / run.folder, hashes)
+        generation = run_tables.read_generation(folder / run.folder, hashes)
+        steps = run_tables.read_steps(folder / run.folder, hashes)
     except DamagedError as damage:
         # A run that ended in an error keeps its own: that is the better explanation.
-        state, error = ("damaged", str(damage)) if state == "finished" else (state, error or str(damage))
-    return _run_row(run, outcome, state, error, generation), (layers, generation.rows, steps)
+        name, error = (
+            ("damaged", str(damage)) if state.name == "finished" else (state.name, state.reason or str(damage))
+        )
+        state = State(name, error, state.result)
+    return _run_row(run, state, generation), (layers, generation.rows, steps)
 
 
-def _run_row(
-    run: PlannedRun, outcome: Outcome, state: str, error: str, generation: artifacts.Generation
-) -> dict[str, Any]:
+def _run_row(run: PlanEntry, state: State, generation: run_tables.Generation) -> dict[str, Any]:
+    result = state.result
     return {
         "run": run.id[:ID_LENGTH],
         "label": run.label,
         "seed": run.seed,
-        "state": state,
-        "outcome": outcome.outcome,
+        "state": state.name,
+        "outcome": result.outcome,
         "is_baseline": run.baseline_id == run.id,
         "baseline": (run.baseline_id or "")[:ID_LENGTH],
         "changed": describe_change(run.delta),
-        "error": error,
+        "error": state.reason,
         "folder": run.folder,
-        **({"seconds": outcome.seconds} if outcome.seconds is not None else {}),
-        **outcome.metrics,
+        **({"seconds": result.seconds} if result.seconds is not None else {}),
+        **result.metrics,
         "prompt": generation.prompt,
         "text": generation.text,
         "new_text": generation.new_text,
-        "not_finite": ", ".join(outcome.not_finite),
-        "warnings": "\n".join(outcome.warnings),
-        "notes": "\n".join(outcome.notes),
+        "not_finite": ", ".join(result.not_finite),
+        "warnings": "\n".join(result.warnings),
+        "notes": "\n".join(result.notes),
     }
 
 

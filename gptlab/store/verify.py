@@ -9,8 +9,14 @@ from pathlib import Path
 from gptlab.config import has_identity
 from gptlab.errors import GptlabError
 from gptlab.store import files
-from gptlab.store.find import find_runs, stored_config
-from gptlab.store.states import HISTORY, MANIFEST, RECORDED, RESULT, DamagedError, altered, load_object, state_of
+from gptlab.store.atomic import is_temporary
+from gptlab.store.config_file import read_config
+from gptlab.store.damage import UNREADABLE, DamagedError, load_object
+from gptlab.store.find_runs import find_runs
+from gptlab.store.manifest import read_manifest
+from gptlab.store.names import HISTORY, MANIFEST, RESULT
+from gptlab.store.result import RECORDED
+from gptlab.store.states import altered, state_of
 
 
 @dataclass(frozen=True)
@@ -37,15 +43,14 @@ def verify_run(folder: Path) -> Verdict:
     problems = altered(folder, state.result)
     problems += _unreadable(folder, seen=" ".join(problems))
     if state.name in RECORDED:
-        problems += _wrong_id(folder, str(state.result.get("id")))
-    artifacts = state.result.get("artifacts")
-    return Verdict(folder, state.name, len(artifacts) if isinstance(artifacts, dict) else 0, tuple(problems))
+        problems += _wrong_id(folder, state.result.id)
+    return Verdict(folder, state.name, len(state.result.hashes), tuple(problems))
 
 
 def _unreadable(folder: Path, seen: str) -> list[str]:
     problems = []
     for path in sorted(folder.glob("*.json")):
-        if path.name in seen or path.name == RESULT or files.is_temporary(path.name):
+        if path.name in seen or path.name == RESULT or is_temporary(path.name):
             continue
         try:
             load_object(path)
@@ -55,7 +60,7 @@ def _unreadable(folder: Path, seen: str) -> list[str]:
         try:
             torn = files.read_jsonl(folder / HISTORY)[1]
             problems += [torn] if torn else []
-        except (OSError, ValueError) as error:
+        except UNREADABLE as error:
             problems.append(str(error))
     return problems
 
@@ -64,12 +69,12 @@ def _wrong_id(folder: Path, recorded: str) -> list[str]:
     """config.yaml and manifest.json must be of the run that result.json is of."""
     problems = []
     try:
-        if not has_identity(stored_config(folder), recorded):
+        if not has_identity(read_config(folder), recorded):
             problems.append(f"config.yaml: is not the config of {recorded[:8]}")
     except GptlabError as error:
         problems.append(str(error))
     try:
-        stated = load_object(folder / MANIFEST).get("id", recorded)
+        stated = read_manifest(folder).id or recorded
         problems += [f"{MANIFEST}: belongs to another run, {stated}"] if stated != recorded else []
     except DamagedError:
         pass  # said already

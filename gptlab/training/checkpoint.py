@@ -13,15 +13,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import pickle
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError
@@ -29,8 +27,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from gptlab.errors import GptlabError
+from gptlab.store.atomic import is_temporary, replacing_folder, storage
+from gptlab.store.damage import UNREADABLE, DamagedError, load_object
+from gptlab.store.json_text import json_text, plain
+from gptlab.store.names import CHECKPOINTS
+from gptlab.store.states import digest
 
-FOLDER = "checkpoints"
 SCHEMA = 1
 _FILES = ("model.safetensors", "state.pt")
 _NAME = re.compile(r"step_(\d{8,})")
@@ -54,43 +56,78 @@ def save(
     run: Path, identity: str, step: int, model: nn.Module, optimizers: list[dict[str, Any]], progress: dict[str, Any]
 ) -> Path:
     """Write the checkpoint of `step` under the run's folder, and return where it is. OSError when it cannot be."""
-    folder = run / FOLDER / f"step_{step:08}"
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    temporary.mkdir(parents=True)
-    try:
+    folder = run / CHECKPOINTS / f"step_{step:08}"
+    with storage(folder.parent):
+        folder.parent.mkdir(exist_ok=True)  # not those above: a run whose folder was taken away is not made anew
+    with replacing_folder(folder) as place:
         weights = {name: _alone(tensor) for name, tensor in _weights(model).items()}
         try:
-            save_file(weights, temporary / "model.safetensors", metadata={"gptlab": identity})
-            torch.save(optimizers, temporary / "state.pt")
-        except (SafetensorError, RuntimeError) as error:  # how these two say that the disk is full
-            raise OSError(errno.EIO, f"the checkpoint cannot be written ({error})", str(folder)) from error
-        for name in _FILES:
-            _sync(temporary / name)
+            save_file(weights, place / "model.safetensors", metadata={"gptlab": identity})
+        except SafetensorError as error:
+            raise OSError(_system_error(error), f"the checkpoint cannot be written ({error})", str(folder)) from error
+        _save_optimizers(optimizers, place / "state.pt")
         meta = {
-            "schema": SCHEMA, "id": identity, "step": step, "progress": progress,
-            "sha256": {name: _sha256(temporary / name) for name in _FILES},
+            "schema": SCHEMA, "id": identity, "step": step, "progress": plain(progress),
+            "sha256": {name: digest(place / name) for name in _FILES},
         }  # fmt: skip
-        text = json.dumps({**meta, "sha256_meta": _of_text(meta)}, indent=1)
-        (temporary / "meta.json").write_text(text, encoding="utf-8")
-        _sync(temporary / "meta.json")
-        _sync(temporary)
-        if folder.exists():  # left by an earlier try that came this far, or damaged
-            shutil.rmtree(folder)
-        os.rename(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    _sync(folder.parent)
+        text = json_text({**meta, "sha256_meta": _of_text(meta)}, indent=1)
+        (place / "meta.json").write_bytes(text.encode("utf-8", errors="backslashreplace"))
     return folder
+
+
+def _system_error(error: Exception) -> int:
+    """The number of the system's error, which safetensors tells in words alone: (os error 28)."""
+    number = re.search(r"os error (\d+)", str(error))
+    return int(number[1]) if number else errno.EIO
+
+
+def _save_optimizers(optimizers: list[dict[str, Any]], path: Path) -> None:
+    """torch.save into a file of ours: of what the system says about its own, no word is left."""
+    with path.open("wb") as file:
+        noting = _Noting(file)
+        try:
+            torch.save(optimizers, noting)  # type: ignore[arg-type]
+        except RuntimeError as error:
+            if noting.error is not None:
+                raise noting.error from error
+            raise
+
+
+class _Noting:
+    """A file that remembers the error which a write ended with."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: Any) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 def load(folder: Path, identity: str) -> Checkpoint:
     """Read and verify one checkpoint. CheckpointError, naming the file, when it is damaged or another run's."""
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        known = meta.pop("sha256_meta", None)
-    except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder.name}: meta.json cannot be read: {error}") from error
+        meta = _verified(folder, identity)
+        weights = load_file(folder / "model.safetensors")
+        optimizers = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
+        return Checkpoint(int(meta["step"]), weights, optimizers, meta["progress"])
+    except DamagedError as damage:
+        raise CheckpointError(f"{folder.name}: {damage}") from damage
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, *UNREADABLE) as error:
+        raise CheckpointError(f"{folder.name}: cannot be read: {error}") from error
+
+
+def _verified(folder: Path, identity: str) -> dict[str, Any]:
+    """meta.json, after all that it says has been found true."""
+    meta = load_object(folder / "meta.json")
+    known = meta.pop("sha256_meta", None)
     if known != _of_text(meta):
         raise CheckpointError(f"{folder.name}: meta.json does not match its checksum: it is damaged")
     if meta["schema"] != SCHEMA:
@@ -102,14 +139,9 @@ def load(folder: Path, identity: str) -> Checkpoint:
     for name, sha256 in meta["sha256"].items():
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder.name}: {name} is missing")
-        if _sha256(folder / name) != sha256:
+        if digest(folder / name) != sha256:
             raise CheckpointError(f"{folder.name}: {name} does not match its checksum: it is damaged")
-    try:
-        weights = load_file(folder / "model.safetensors")
-        optimizers = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, OSError, EOFError) as error:
-        raise CheckpointError(f"{folder.name}: cannot be read: {error}") from error
-    return Checkpoint(int(meta["step"]), weights, optimizers, meta["progress"])
+    return meta
 
 
 def newest(run: Path, identity: str) -> tuple[Checkpoint | None, list[str]]:
@@ -125,9 +157,10 @@ def newest(run: Path, identity: str) -> tuple[Checkpoint | None, list[str]]:
 
 def tidy(run: Path, keep: int) -> None:
     """Remove what broken-off saves left, and all checkpoints but the newest `keep`."""
-    parent = run / FOLDER
+    parent = run / CHECKPOINTS
     for path in parent.glob(".step_*"):
-        shutil.rmtree(path, ignore_errors=True)
+        if is_temporary(path.name):
+            shutil.rmtree(path, ignore_errors=True)
     folders = sorted(_folders(run))
     for folder in folders[: max(0, len(folders) - keep)]:
         shutil.rmtree(folder)
@@ -138,7 +171,7 @@ def tidy(run: Path, keep: int) -> None:
 def checksums(run: Path) -> dict[str, str]:
     """File, relative to the run's folder -> SHA-256, for all checkpoints that are there."""
     files = sorted(file for folder in _folders(run) for file in folder.iterdir())
-    return {file.relative_to(run).as_posix(): _sha256(file) for file in files}
+    return {file.relative_to(run).as_posix(): digest(file) for file in files}
 
 
 @torch.no_grad()
@@ -168,21 +201,8 @@ def _alone(tensor: Tensor) -> Tensor:
 
 
 def _folders(run: Path) -> Iterator[Path]:
-    return (path for path in (run / FOLDER).glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir())
+    return (path for path in (run / CHECKPOINTS).glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir())
 
 
 def _of_text(meta: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,23 +5,22 @@ A kill can tear the last line, and lines after the last checkpoint will be writt
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from gptlab.store.atomic import replacing
+from gptlab.store.damage import UNREADABLE
+from gptlab.store.json_text import json_text, parse_json
+from gptlab.store.names import HISTORY
 from gptlab.training.budget import Spent
-
-NAME = "metrics.jsonl"
 
 
 class History:
     """The open file. `after` on opening: keep the lines up to this step; None: start anew."""
 
     def __init__(self, folder: Path, after: int | None = None) -> None:
-        path = folder / NAME
+        path = folder / HISTORY
         kept = [] if after is None else [line for line, step in _lines(path) if step <= after]
         with replacing(path) as file:
             file.write("".join(f"{line}\n" for line in kept).encode())
@@ -31,9 +30,9 @@ class History:
         """One line, handed to the system at once: a reader sees it, and a kill of this process leaves it."""
         line = {
             "step": spent.step, "tokens": spent.tokens, "flops": spent.flops, "seconds": round(spent.seconds, 6),
-            "metrics": {name: _finite(value) for name, value in metrics.items() if value is not None},
+            "metrics": {name: value for name, value in metrics.items() if value is not None},
         }  # fmt: skip
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.write(json_text(line) + "\n")
         self._file.flush()
 
     def sync(self) -> None:
@@ -46,7 +45,7 @@ class History:
 
 def read(folder: Path) -> list[dict[str, Any]]:
     """All whole lines, in order; none where there is no file."""
-    return [json.loads(line) for line, _ in _lines(folder / NAME)]
+    return [parse_json(line) for line, _ in _lines(folder / HISTORY)]
 
 
 def _lines(path: Path) -> list[tuple[str, int]]:
@@ -56,11 +55,7 @@ def _lines(path: Path) -> list[tuple[str, int]]:
         return []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:  # a whole line ends with a newline
         try:
-            found.append((line, int(json.loads(line)["step"])))
-        except (ValueError, KeyError, TypeError):
+            found.append((line, int(parse_json(line)["step"])))
+        except UNREADABLE:
             break
     return found
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None  # JSON has no word for the others

@@ -15,11 +15,11 @@ from gptlab.config import identity
 from gptlab.data.batches import Batch, TokenSource
 from gptlab.model import GPT, learning_rate_scales
 from gptlab.probes import Subject
+from gptlab.store.names import HISTORY
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
 from gptlab.training.conditions import choose_device, conditions, is_tiny, precision, seed_dropout
 from gptlab.training.evaluate import evaluate
-from gptlab.training.history import NAME as HISTORY
 from gptlab.training.history import History
 from gptlab.training.kernels.loss import cross_entropy
 from gptlab.training.measured import Found, Step, Trained
@@ -27,8 +27,9 @@ from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.patience import Patience
 from gptlab.training.probing import UpdateRatio, look
-from gptlab.training.schedule import factor
+from gptlab.training.schedule import rate_shares
 from gptlab.training.trackers import Tracker, open_tracker
+from gptlab.training.watch import Watch
 
 TICK_SECONDS = 0.2  # between two tellings of progress
 CHECKPOINT_SECONDS = 60.0  # between two checkpoints, where their distance in steps is left open
@@ -50,9 +51,11 @@ class Training:
         if self.train.compile:
             self.features = torch.compile(model.features)
         self.budget = Budget.of(config)
+        self.share = rate_shares(self.train, self.budget.steps)
         self.source: TokenSource = subject.source  # type: ignore[assignment]
         self.context = self.train.context or model.context_length
         self.found = Found()
+        self.watch = Watch()
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
@@ -102,7 +105,7 @@ class Training:
         told = saved = time.perf_counter()
         while found.finite and not self.budget.used_up(spent):
             if patience.asked is not None:
-                if spent.step:
+                if spent.step and self.watch.is_sound(found, self.model):
                     self._save()
                 patience.deliver()
             number = spent.step + 1
@@ -110,6 +113,7 @@ class Training:
             evaluating, logging = _is_due(train.evaluate_every, number), _is_due(train.log_every, number)
             start = time.perf_counter()
             step = self._step(spent.step)
+            self.watch.add(number, step)
             if logging or evaluating:
                 found.loss = float(step.loss)  # waits for the device, so that the clock tells the truth
             now = time.perf_counter()
@@ -124,16 +128,16 @@ class Training:
                 self._tell()
             late = not train.checkpoint_every and now - saved > CHECKPOINT_SECONDS
             if (last or late or _is_due(train.checkpoint_every, number)) and found.finite:
-                self._save()
-                saved = time.perf_counter()
+                if self.watch.is_sound(found, self.model):  # or the last good checkpoint would go
+                    self._save()
+                    saved = time.perf_counter()
+                elif not (logging or evaluating or last):
+                    self._log(step, evaluating=False)
 
     def _step(self, step: int) -> Step:
         """One update of the weights. What it returns has not been waited for."""
         train = self.train
-        share = factor(
-            train.schedule, step, self.budget.steps,
-            warmup=train.warmup, final=train.final_rate, decay=train.decay_share,
-        )  # fmt: skip
+        share = self.share(step)
         batch = self._here(self.source.train_batch(step, train.batch_size, self.context, self.seed))
         losses = []
         parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)
@@ -157,7 +161,10 @@ class Training:
         if evaluating:
             metrics |= self._evaluated()
         metrics |= {"grad_norm": float(step.norm), "learning_rate": step.rate}
-        found.finite = all(value is None or math.isfinite(value) for value in metrics.values())
+        finite = all(value is None or math.isfinite(value) for value in metrics.values())
+        self.watch.look(found)
+        if found.finite and not finite:
+            found.finite, found.broke_at = False, found.broke_at or found.spent.step
         self._record(metrics)
 
     def _evaluate(self) -> None:
@@ -224,6 +231,7 @@ class Training:
             notes=self.notes,
             warnings=self.warnings,
             outcome=outcome,
+            reason=f"not finite from step {self.found.broke_at}" if self.found.broke_at is not None else "",
             files=[HISTORY],
             artifacts=checkpoint.checksums(self.folder),
         )

@@ -21,10 +21,12 @@ from gptlab.training.outcome import classify
 class Trained(Measurement):
     """A measurement with what became of the training, and the files that it wrote by itself.
 
-    `files`: names in the run's folder; `artifacts`: SHA-256 of those that lie deeper.
+    `reason`: why, where the outcome needs a word more; `files`: names in the run's folder; `artifacts`: SHA-256 of
+    those that lie deeper.
     """
 
     outcome: str = "ok"
+    reason: str = ""
     files: list[str] = field(default_factory=list)
     artifacts: dict[str, str] = field(default_factory=dict)
 
@@ -47,6 +49,7 @@ class Found:
     samples: list[dict[str, Any]] = field(default_factory=list)
     loss: float = math.nan  # of the last training batch that was looked at
     finite: bool = True
+    broke_at: int | None = None  # the first step whose loss, gradient or weights were not finite
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,7 +57,8 @@ class Found:
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Found:
         evaluations = [Evaluation(**evaluation) for evaluation in saved["evaluations"]]
-        return cls(**{**saved, "spent": Spent(**saved["spent"]), "evaluations": evaluations})
+        spent, loss = Spent(**saved["spent"]), float(saved["loss"])  # which may be the text "nan"
+        return cls(**{**saved, "spent": spent, "evaluations": evaluations, "loss": loss})
 
     def outcome(self, train: TrainConfig, source: TokenSource, context: int) -> tuple[str, dict[str, float | int]]:
         """(what became of it, the numbers of result.json): see docs/training.md for each."""

@@ -1,8 +1,8 @@
-"""The optimizers of a run behind one face: AdamW, SGD, or Muon with AdamW for what Muon is not for.
+"""The optimizer of a run, whichever is chosen, behind one face.
 
 Weight decay reaches matrices; embeddings by `decay_embeddings` (a tied table counts as one), norms and biases by
-`decay_vectors`. A small model's weights are laid into one buffer: AdamW and SGD work on each number by itself, so the
-update is the same, and a step of the toy does not spend its time in 35 calls where one will do.
+`decay_vectors`. A small model's weights are laid into one buffer where the optimizer works on each number by itself:
+the update is the same, and a step of the toy does not spend its time in 35 calls where one will do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gptlab import registry
 from gptlab.config import TrainConfig
+from gptlab.model.roles import parameter_roles
 
 FLAT_BELOW = 2**20  # weights
 
@@ -28,8 +30,12 @@ class Updates:
         groups = _groups(model, train, rate_scales)
         self._weights = [weight for group in groups for weight in group["params"]]
         small = sum(weight.numel() for weight in self._weights) < FLAT_BELOW
-        self._flat = _Flat(groups) if small and train.optimizer != "muon" else None
-        self.optimizers = _optimizers(groups, train)
+        chosen = registry.get("optimizer", train.optimizer)
+        self._flat = _Flat(groups) if small and chosen.facts["elementwise"] else None
+        if chosen.facts["elementwise"]:
+            groups = [{key: value for key, value in group.items() if key != "roles"} for group in groups]
+        made = chosen.make(vars(train), train.options.get("optimizer", {}), groups)
+        self.optimizers: list[torch.optim.Optimizer] = made if isinstance(made, list) else [made]
 
     def set_rate(self, factor: float) -> None:
         """The learning rate of the next step, as a share of the peak."""
@@ -73,39 +79,17 @@ class Updates:
 def _groups(
     model: nn.Module, train: TrainConfig, rate_scales: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """Parameters by what happens to them: {params, weight_decay, rate_scale, muon}."""
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    head = id(getattr(getattr(model, "out_head", None), "weight", None))
-    groups: dict[tuple[float, float, bool], list[Tensor]] = {}
+    """Parameters by what happens to them: {params, weight_decay, rate_scale, roles}."""
+    roles = parameter_roles(model)
+    groups: dict[tuple[float, float], dict[str, list[Any]]] = {}
     for name, weight in model.named_parameters():
-        table, vector = id(weight) in tables, weight.dim() < 2
-        decayed = train.decay_embeddings if table else train.decay_vectors if vector else True
-        muon = train.optimizer == "muon" and weight.dim() == 2 and not table and id(weight) != head
-        key = (train.weight_decay if decayed else 0.0, (rate_scales or {}).get(name, 1.0), muon)
-        groups.setdefault(key, []).append(weight)
-    return [
-        {"params": weights, "weight_decay": decay, "rate_scale": rate, "muon": muon}
-        for (decay, rate, muon), weights in groups.items()
-    ]
-
-
-def _optimizers(groups: list[dict[str, Any]], train: TrainConfig) -> list[torch.optim.Optimizer]:
-    def arguments(muon: bool) -> list[dict[str, Any]]:
-        return [{k: v for k, v in group.items() if k != "muon"} for group in groups if group["muon"] is muon]
-
-    rest = arguments(False)
-    if train.optimizer == "sgd":
-        return [torch.optim.SGD(rest, lr=train.learning_rate, momentum=train.momentum, fused=True)]
-    betas = (train.beta1, train.beta2)
-    optimizers: list[torch.optim.Optimizer] = []
-    if rest:
-        optimizers.append(torch.optim.AdamW(rest, lr=train.learning_rate, betas=betas, eps=train.eps, fused=True))
-    hidden = arguments(True)
-    if hidden:
-        # Updates as large as AdamW's usually are (Liu et al. 2025), so that one learning rate serves both.
-        muon = torch.optim.Muon(hidden, lr=train.learning_rate, momentum=train.momentum, adjust_lr_fn="match_rms_adamw")
-        optimizers.append(muon)
-    return optimizers
+        role = roles[name]
+        decayed = {"embedding": train.decay_embeddings, "vector": train.decay_vectors, "gain": train.decay_vectors}
+        key = (train.weight_decay if decayed.get(role, True) else 0.0, (rate_scales or {}).get(name, 1.0))
+        group = groups.setdefault(key, {"params": [], "roles": []})
+        group["params"].append(weight)
+        group["roles"].append(role)
+    return [{**group, "weight_decay": decay, "rate_scale": rate} for (decay, rate), group in groups.items()]
 
 
 class _Flat:

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptlab.declare.training_rules import STATIC_PROBES
-from gptlab.probes import NEEDS_TOKENS, PROBES, Subject
+from gptlab import probes
+from gptlab.probes import Subject
 from gptlab.probes.groups import group_of
 
 
 def look(
-    subject: Subject, step: int, only: Collection[str] = PROBES.keys()
+    subject: Subject, step: int, only: Collection[str] | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """(rows for layers.csv, generated text or None) of the model as it is now, by the probes that are on."""
     model = subject.model
@@ -38,12 +38,12 @@ def look(
     try:
         for weight, _ in grads:
             weight.grad = None
-        for name, measure in PROBES.items():
-            if name not in only or name in STATIC_PROBES or getattr(subject.config.probes, name) is None:
+        for probe in probes.chosen(subject.config):
+            if (only is not None and probe.name not in only) or probe.facts["static"]:
                 continue
-            if name in NEEDS_TOKENS and not subject.is_gpt:
+            if probes.why_not(probe, subject.config):
                 continue
-            found = measure(observed)
+            found = probes.measure(probe, observed)
             rows += [{**row, "step": step} for row in found.tables.get("layers", [])]
             if "generation" in found.documents:
                 sample = {"step": step, **found.documents["generation"]}

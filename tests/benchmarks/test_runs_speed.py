@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from gptlab.planning.plan import expand
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study
 from gptlab.show.listing import list_runs, print_rows
 
 pytestmark = pytest.mark.benchmark

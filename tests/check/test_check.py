@@ -275,7 +275,7 @@ BROKEN: list[tuple[str, type[nn.Module], dict[str, str]]] = [
     ("activation", NotANumber, {"finite": "the loss is nan", "initial loss": "nan"}),
     ("activation", InfiniteSlope, {"finite": "no finite gradient"}),
     ("norm", Dead, {"every parameter": "not part of the output: trf_blocks.0.norm1.unused"}),
-    ("norm", Silenced, {"every parameter": "exactly zero, at the start and beside it: trf_blocks.0.norm1.unused"}),
+    ("norm", Silenced, {"every parameter": "no gradient, at the start and beside it: trf_blocks.0.norm1.unused"}),
     ("norm", Loud, {"initial loss": "is the initial scale right?"}),
     ("feed_forward", LoseTie, {"ties": ".to(torch.bfloat16) breaks trf_blocks.0.ff.first.weight"}),
     ("feed_forward", LoseTieInCopies, {"ties": "deepcopy breaks trf_blocks.0.ff.first.weight"}),

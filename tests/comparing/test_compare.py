@@ -19,7 +19,7 @@ from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.errors import ConfigError
 from gptlab.show.figures import figures
 from gptlab.show.figures.style import drawing
-from gptlab.show.grid import grids
+from gptlab.show.tables import title
 from gptlab.store.study import load_study
 from tests.support.seeded import MANIFEST, Arm, make_seeded
 from tests.support.trained import make_trained
@@ -410,12 +410,12 @@ def test_times_weigh_nothing_in_the_correction_of_all_else(tmp_path: Path) -> No
     folder = make_seeded(tmp_path / "c", arms(), metric="train_seconds", primary_metric="final_loss")
     comparison = compare([folder], metrics=["train_seconds"])
     assert comparison.row("relu").cell("train_seconds").p == comparison.row("relu").cell("train_seconds").p_corrected
-    assert "timing: depends on the machine and its load" in grids(comparison)[0].title
+    assert "timing: depends on the machine and its load" in title(comparison, comparison.metrics[0])
 
 
 def test_a_time_that_was_declared_primary_says_so(tmp_path: Path) -> None:
     comparison = compare([make_seeded(tmp_path, arms(), metric="train_seconds")])
-    assert "primary metric, timing: depends on the machine" in grids(comparison)[0].title
+    assert "primary metric, timing: depends on the machine" in title(comparison, comparison.metrics[0])
     assert "by themselves" not in caption(comparison)
 
 

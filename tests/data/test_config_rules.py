@@ -8,7 +8,7 @@ from gptlab import compose
 from gptlab.config import DataConfig, check_fields
 from gptlab.data.batches import load
 from gptlab.data.config_rules import check_data, settle_data, settle_tokenizer
-from gptlab.data.kinds import kinds, register_data
+from gptlab.data.kinds import register_data
 from gptlab.errors import ConfigError
 
 CONF = Path(__file__).parents[2] / "conf" / "data"
@@ -36,7 +36,7 @@ def test_auto_takes_the_largest_tokenizer_that_fits(data: dict[str, Any], vocab_
     [
         (
             {"path": "a.txt"},
-            r"^data\.path: would be ignored, because data\.source=python_docs .* data\.source=file, hf\.$",
+            r"^data\.path: would be ignored, because data\.source=python_docs .* Type data=text data\.path=a\.txt$",
         ),
         ({"source": "file", "path": "a", "text": "b"}, r"^data\.text: would be ignored, because data\.source=file"),
         ({"source": "random_tokens", "inputs": [[1.0]]}, r"^data\.inputs: would be ignored"),
@@ -106,10 +106,8 @@ def test_a_split_is_settled_where_there_is_one_and_refused_where_not() -> None:
         check_fields(DataConfig(validation_fraction=0.7), "data")
 
 
-def test_a_plugin_adds_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds()
-    monkeypatch.setattr("gptlab.data.kinds._kinds", kinds())
-
+@pytest.mark.usefixtures("scratch_registry")
+def test_a_plugin_adds_a_kind() -> None:
     @register_data("dice", tokenizers=("ids",))
     def dice(vocab_size: int, path: str, text: str = "x", sides: int = 6) -> object:
         return (vocab_size, path, text, sides)

@@ -204,7 +204,6 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
         (["model.options.norm=3"], ["model.options.norm=3: must be names and values"]),
         (["model.layers=3"], ["model.layers=3: must say what of which layers: model.layers.0.norm=identity, or in"]),
         (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init?"]),
-        (["experiment.baseline=[relu,rmsnorm]"], ["must be text. Text that has brackets goes in quotes: "]),
         (["probes.gradients=3"], ["probes.gradients=3: must be keys and values (batch_size, context, "]),
         (["data.prompt=${model.nrom}"], ["data.prompt=${model.nrom}: there is no key 'model.nrom'", "'model.norm'"]),
         (["seed=${seed}"], ["seed=${seed}: leads back to itself."]),
@@ -228,11 +227,8 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
         (["~model.norm"], ["~model.norm", "cannot be removed"]),
         (["hydra.run.dir=x"], ["hydra.run.dir=x", "output_dir"]),
         (["model.norm=[a"], ["model.norm=[a: [ and ] do not match."]),
-        (["label=a=b"], ["label=a=b: cannot be read", """'label="a=b"'"""]),
-        (["label=ü"], ["cannot be read", """'label="ü"'"""]),
         (["model.n_layers = 3"], ["no spaces around the equals sign: model.n_layers=3."]),
         (["ablation=relu seed=1"], ["more than one override in one word"]),
-        (['label="a'], ["a quote is not closed"]),
         (["model.n_layers=1,,2"], ["a value is missing beside a comma"]),
         (["model..norm=a"], ["'model..norm' is no key"]),
         (["seed=range(a,b)"], ["seed=range(a,b)", "range(start,stop,step)"]),
@@ -357,9 +353,7 @@ def test_options_in_folders_of_their_own(here: Path) -> None:
 def test_what_is_said_can_be_typed(here: Path) -> None:
     said = refusal("model.layers=foo")
     assert compose([said.split(": ")[2].partition(",")[0]]).model.layers == {"0": {"norm": "identity"}}
-    said = refusal("experiment.baseline=[relu,rmsnorm]")
-    typed = said.rpartition("quotes: ")[2].rstrip(".").strip("'")
-    assert compose([typed, "add_baseline=true"]).experiment.baseline == "[relu,rmsnorm]"
+    assert compose(["experiment.baseline=[relu,rmsnorm]"]).experiment.baseline == "[relu,rmsnorm]"
     assert refusal("gradients=null").endswith("Did you mean probes.gradients?")
     assert refusal("name=x").endswith("Did you mean experiment.name?")
 

@@ -140,9 +140,8 @@ def test_there_are_seven() -> None:
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch_registry: None) -> Iterator[Path]:
     (tmp_path / "my_questions.py").write_text(WRITTEN)
-    monkeypatch.setattr(analyses, "_analyses", dict(analyses._analyses))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(__import__("sys").modules, "my_questions", raising=False)
@@ -216,7 +215,7 @@ def test_gradient_flow_needs_the_network_and_no_particular_variant() -> None:
 
 @pytest.mark.usefixtures("module")
 def test_registering_needs_defaults_and_a_free_name() -> None:
-    with pytest.raises(ConfigError, match="'seeds' needs a default"):
+    with pytest.raises(ConfigError, match="'seeds' has no default"):
         analyses.register_analysis("other")(lambda variants, seeds: analyses.Findings())
     analyses.get("gradient_flow")
     with pytest.raises(ConfigError, match="already registered"):

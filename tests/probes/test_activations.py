@@ -13,11 +13,12 @@ import torch
 from torch import nn
 
 import gptlab
+from gptlab import probes
 from gptlab.config import Config, ModelConfig, ProbesConfig
 from gptlab.errors import ConfigError
 from gptlab.metrics import metric
 from gptlab.model import build
-from gptlab.probes import PROBES, activations
+from gptlab.probes import activations, gradients
 from gptlab.probes.activations import dead, effective_rank, mean_cosine, observe, of_logits
 from gptlab.probes.subject import Subject
 from gptlab.registry import register
@@ -171,9 +172,9 @@ def test_looking_changes_nothing(overrides: list[str]) -> None:
         parameter.grad = gradient  # a training step may be under way
     model.train()
     rng = torch.get_rng_state()
-    for name, measure in PROBES.items():
-        if name != "generation":
-            measure(subject)
+    for probe in probes.chosen(subject.config):
+        if probe.name != "generation":
+            probes.measure(probe, subject)
     assert torch.equal(rng, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), twin.state_dict().values(), strict=True))
     assert all(torch.equal(a, b) for a, b in zip(model.buffers(), twin.buffers(), strict=True))
@@ -215,8 +216,8 @@ def test_the_numbers_of_one_probe_do_not_depend_on_the_others() -> None:
     both = gptlab.compose(["model=tiny", "probes.gradients.paths=true"])
     alone = replace(both, probes=ProbesConfig(None, None, both.probes.gradients, None, None))
     first = Subject(both)
-    PROBES["activations"](first)
-    assert PROBES["gradients"](first) == PROBES["gradients"](Subject(alone))
+    activations.measure(first)
+    assert gradients.measure(first) == gradients.measure(Subject(alone))
 
 
 def test_mistakes() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.planning.plan import expand
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study
 from gptlab.store.states import state_of
 from tests.running.test_workers import PLUGIN
 from tests.support.faults import assert_sound

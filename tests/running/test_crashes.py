@@ -12,7 +12,8 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.planning.plan import Plan, expand
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study
 from gptlab.store import files
 from gptlab.store.states import altered, state_of
 from tests.support.faults import Nth, assert_sound, hooked, python, raises
@@ -25,7 +26,9 @@ from pathlib import Path
 import gptlab.probes, torch  # before the forks
 from gptlab.running import provenance
 from gptlab.store import files
-from gptlab.running.queue import open_study, perform, run_jobs
+from gptlab.store.atomic import is_temporary
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study, perform
 from gptlab.store.locks import holder
 from gptlab.planning.plan import expand
 from gptlab.store.states import state_of
@@ -63,7 +66,7 @@ for place in range(1, counter.count + 1):
     again = run_jobs(template, copy)
     assert again == ["finished", "finished"], (place, again)
     assert set(assert_sound(copy).values()) == {"finished"}
-    left = [name for _, _, names in os.walk(copy) for name in names if files.is_temporary(name) or name == "lock.json"]
+    left = [name for _, _, names in os.walk(copy) for name in names if is_temporary(name) or name == "lock.json"]
     # A finished run is not touched again, not even for the lock of its dead process, which nobody believes.
     assert left == [] or (left == ["lock.json"] and state.name == "finished"), (place, left)
     assert holder(copy / template.runs[1].folder) is None
@@ -86,6 +89,7 @@ DIE_WHILE_PLANNING = """
 import os, sys
 from pathlib import Path
 from gptlab.store import files
+from gptlab.store.atomic import is_temporary
 from gptlab.running.queue import open_study
 from gptlab.planning.plan import expand
 from tests.support.faults import Nth, hooked
@@ -102,7 +106,7 @@ for place in range(1, counter.count + 1):
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.wait()[1]) == 9
     for path in study.rglob("*.json"):
-        if not files.is_temporary(path.name):
+        if not is_temporary(path.name):
             files.read_json(path)
 print(counter.count)
 """

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from gptlab.cli import main
-from gptlab.data import kinds
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running import decisions, execute
 from gptlab.running.decisions import decide, explain, survey
-from gptlab.running.queue import open_study, perform, run_jobs
-from gptlab.store import code, files
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study, perform
+from gptlab.store import dependencies, files
 from gptlab.store.states import STATES, state_of
 
 FAST = ["model=tiny", "probes=counting"]
@@ -93,7 +93,7 @@ def test_changed_code_marks_a_run_stale_and_runs_it_only_when_asked(
 ) -> None:
     study, plan = opened(*words)
     folder = put(study, plan.runs[0], "finished")
-    monkeypatch.setattr(code, "_own", lambda: "0" * 64)
+    monkeypatch.setattr(dependencies, "_own", lambda: "0" * 64)
     decision = decide(plan.runs[0], folder)
     assert (decision.action, decision.stale) == (action, "the code of gptlab")
     assert "rerun_on=code" in decision.reason or action == "run"
@@ -102,25 +102,25 @@ def test_changed_code_marks_a_run_stale_and_runs_it_only_when_asked(
 def test_a_changed_version_of_torch_counts_as_changed_code(monkeypatch: pytest.MonkeyPatch) -> None:
     study, plan = opened()
     folder = put(study, plan.runs[0], "finished")
-    monkeypatch.setattr(code, "_version", lambda package: "99.0")
+    monkeypatch.setattr(dependencies, "_version", lambda package: "99.0")
     assert decide(plan.runs[0], folder).stale.startswith("torch ")
     assert "-> 99.0" in decide(plan.runs[0], folder).stale
 
 
+@pytest.mark.usefixtures("scratch_registry")
 def test_a_changed_plugin_counts_as_changed_code(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
     plugin = here / "plugin_that_changes.py"
     text = "from gptlab.data.kinds import register_data\n\n@register_data('changes')\ndef make(value: int = 1): ...\n"
     plugin.write_text(text)
-    monkeypatch.setattr(kinds, "_kinds", dict(kinds.kinds()))
     study, plan = opened("plugins=[plugin_that_changes]")
     folder = put(study, plan.runs[0], "finished")
     assert files.read_json(folder / "manifest.json")["code"]["plugin_that_changes"]
     assert decide(plan.runs[0], folder).stale == ""
     plugin.write_text(text.replace("1", "2"))
-    code._module.cache_clear()
+    dependencies._module.cache_clear()
     assert decide(plan.runs[0], folder).stale == "the code of plugin_that_changes"
-    code._module.cache_clear()
+    dependencies._module.cache_clear()
 
 
 def test_changed_data_is_noticed(here: Path) -> None:
@@ -137,9 +137,9 @@ def test_changed_data_is_noticed(here: Path) -> None:
 
 
 def test_editing_a_table_marks_nothing_stale() -> None:
-    assert not code._counts(Path("show/study_table.py")) and not code._counts(Path("cli/run.py"))
-    assert code._counts(Path("model/gpt.py")) and code._counts(Path("running/execute.py"))
-    assert code._counts(Path("streams.py"))
+    assert not dependencies._counts(Path("show/study_table.py")) and not dependencies._counts(Path("cli/run.py"))
+    assert dependencies._counts(Path("model/gpt.py")) and dependencies._counts(Path("running/execute.py"))
+    assert dependencies._counts(Path("streams.py"))
 
 
 def test_the_same_command_again_runs_only_what_is_missing(
@@ -250,7 +250,7 @@ def test_a_resumed_run_keeps_what_is_there_and_a_fresh_one_does_not(monkeypatch:
     monkeypatch.setattr(execute, "_measure", lambda c, f, *rest: found.append((f / "metrics.jsonl").exists()))
     run_jobs(plan, study)
     assert found == [True] and (folder / "checkpoints" / "step_00000010").is_dir()
-    assert files.read_json(folder / "manifest.json")["earlier_starts"] == [start]
+    assert [s["start"] for s in files.read_json(folder / "manifest.json")["stretches"]][:-1] == [start]
     put(study, run, "failed")
     study, plan = opened("retry_failed=true")
     run_jobs(plan, study)

@@ -22,6 +22,7 @@ from gptlab.errors import GptlabError
 from gptlab.running.execute import execute
 from gptlab.store import files
 from tests.support.faults import hooked
+from tests.support.probes import put_probe
 
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=2)
 ALL = {"config.yaml", "manifest.json", "layers.csv", "tensors.csv", "shapes.csv", "generation.json", "result.json"}
@@ -48,7 +49,7 @@ def break_probe(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setitem(probes.PROBES, name, fail)
+    put_probe(monkeypatch, name, fail)
 
 
 def test_a_finished_run(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_while_it_runs_again_the_old_result_is_gone(tmp_path: Path, monkeypatch:
         there.append((tmp_path / "result.json").exists())
         return probes.Measurement()
 
-    monkeypatch.setitem(probes.PROBES, "parameters", look)
+    put_probe(monkeypatch, "parameters", look)
     execute(config_of(), tmp_path)
     assert there == [False]
 
@@ -306,12 +307,10 @@ def test_the_same_config_gives_the_same_bits_in_another_process(tmp_path: Path) 
     assert without_times(tmp_path / "a") == without_times(tmp_path / "b")
 
 
-def test_numbers_that_are_none_are_null_in_json_and_nan_in_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_are_none_are_words_in_json_and_in_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = probes.Measurement(metrics={"loss": float("nan")}, tables={"layers": [{"value": float("inf")}]})
-    monkeypatch.setitem(probes.PROBES, "gradients", lambda _: found)
+    put_probe(monkeypatch, "gradients", lambda _: found)
     execute(config_of(), tmp_path)
     text = (tmp_path / "result.json").read_text()
-    assert json.loads(text, parse_constant=pytest.fail)["metrics"]["loss"] is None
+    assert json.loads(text, parse_constant=pytest.fail)["metrics"]["loss"] == "nan"
     assert (tmp_path / "layers.csv").read_text() == "value\ninf\n"

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from gptlab.planning.plan import PlannedRun, expand
-from gptlab.running.queue import open_study, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study
 from gptlab.store.states import state_of
 
 ROOT = Path(__file__).parents[2]

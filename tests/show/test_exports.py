@@ -18,11 +18,11 @@ import pytest
 from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import Comparison
+from gptlab.show.columns import PAPER, SCREEN
 from gptlab.show.comparison_table import print_comparison
 from gptlab.show.exports import export
 from gptlab.show.finish import finish_study
-from gptlab.show.grid import PAPER, SCREEN, grids
-from gptlab.show.said_once import views
+from gptlab.show.tables import tables
 from tests.comparing.test_compare import JITTER, NOISE, SEEDS, values
 from tests.support.seeded import Arm, make_seeded
 from tests.support.synthetic import TWELVE, make_study
@@ -126,7 +126,7 @@ def test_each_format_read_back_is_the_table(
     comparison: Comparison, format: str, read: Callable[[str], list[list[list[str]]]], level: int
 ) -> None:
     found = read(export(comparison, format))
-    expected = [grid for grid, _ in views(comparison, level)]
+    expected = tables(comparison, level)
     assert len(found) == len(expected) > 1
     for table, grid in zip(found, expected, strict=True):
         assert [cell.strip() for cell in table[0]] == [column.header for column in grid.columns]
@@ -155,11 +155,11 @@ def test_csv_json_and_html_have_every_digit(comparison: Comparison) -> None:
 
 
 def test_what_is_rounded_is_rounded_from_what_is_not(comparison: Comparison) -> None:
-    for grid in grids(comparison):
+    for grid in tables(comparison, SCREEN):
         for line in grid.lines:
             for column, entry in zip(grid.columns, line, strict=True):
                 if column.kind == "number" and isinstance(entry.value, float):
-                    shown = entry.text.removeprefix("x")
+                    shown = entry.text.removeprefix("x").replace(",", "")
                     digits = shown.partition("e")[0].partition(".")[2]
                     power = int(shown.partition("e")[2] or 0)
                     assert abs(float(shown) - entry.value) <= 0.5001 * 10.0 ** (power - len(digits)), (column, entry)
@@ -284,11 +284,11 @@ def test_latex_compiles(tmp_path: Path, name: str, engine: str) -> None:
 @pytest.mark.parametrize("width", [40, 80, 120, 250])
 def test_at_any_width_every_number_is_whole(comparison: Comparison, width: int) -> None:
     out = io.StringIO()
-    print_comparison(comparison, width, out)
+    print_comparison(comparison, width, out, every_metric=True)
     text = out.getvalue()
-    for shown, _ in views(comparison, SCREEN):
+    for shown in tables(comparison, SCREEN):
         for place, column in enumerate(shown.columns):
-            if column.kind == "number" and column.name != "parameters":
+            if column.kind == "number":
                 assert all(
                     re.search(rf"(^|\s){re.escape(e.text)}(\s|$)", text) for e in (line[place] for line in shown.lines)
                 )
@@ -397,7 +397,7 @@ def test_the_verdict_stands_in_the_row_of_its_difference(tmp_path: Path, width: 
     print_comparison(compare([make_seeded(tmp_path, found)]), width, out)
     assert re.search(r"(?m)^x .*-0\.5.* better", out.getvalue())
     assert re.search(r"(?m)^y .*\+0\.5.* worse", out.getvalue())
-    assert "In every row: seeds 10 of 10; parameters 1000; parameters % 0; FLOPs % 0." in " ".join(
+    assert "In every row: seeds 10 of 10; parameters 1,000; parameters % 0; FLOPs % 0." in " ".join(
         out.getvalue().split()
     )
 

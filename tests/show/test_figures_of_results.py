@@ -116,7 +116,7 @@ def test_a_forest_of_ratios_is_logarithmic_around_one() -> None:
     figure = forest_figure(_comparison(row), "grad_norm")
     assert figure is not None
     assert figure.axes[0].get_xscale() == "log"
-    assert "x2  [1.8, 2.2]" in [text.get_text() for text in figure.axes[0].texts]
+    assert "x2.000  [x1.800, x2.200]" in [text.get_text() for text in figure.axes[0].texts]
 
 
 def test_no_differences_no_forest() -> None:

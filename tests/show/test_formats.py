@@ -84,12 +84,12 @@ def test_ratios(value: float | None, base: float | None, shown: str) -> None:
     [(134_679_552, 163_009_536, "-17.38%"), (163_008_000, 163_009_536, "-0.0009%"), (7, 7, "="), (7, 0, "")],
 )
 def test_a_small_change_is_never_shown_as_none(value: int, base: int, shown: str) -> None:
-    assert formats.percent(value, base) == shown
+    assert formats.percent_change(value, base) == shown
 
 
 def test_a_difference_too_small_for_its_places_is_not_shown_as_zero() -> None:
-    assert formats.signed(10.98001, 10.98, 4) == "+1e-05"
-    assert formats.signed(10.98, 10.98, 4) == "="
+    assert formats.difference(10.98001, 10.98, 4) == "+0.000010"
+    assert formats.difference(10.98, 10.98, 4) == "="
 
 
 def test_labels_break_after_their_plus_signs() -> None:

@@ -1,30 +1,21 @@
-"""The report in Chromium: what a reader can do with it, and that the page computes what Python does."""
+"""The report in Chromium: what a reader can do with it, and that it shows what Python computed."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gptlab.comparing.assemble import compare
-from gptlab.comparing.comparison import Comparison
 from gptlab.show.report.page import write_report
 from tests.support.browser import Browser, browser
 from tests.support.hostile import make_hostile
 from tests.support.seeded import Arm, make_seeded
-from tests.support.synthetic import TWELVE, make_study
-from tests.support.trained import make_grid, make_trained
+from tests.support.trained import make_trained
 
 pytestmark = pytest.mark.slow
 
-FIELDS = (
-    "n", "mean", "sd", "half_width", "pairs", "scale", "difference", "relative", "low", "high", "interval", "p",
-    "p_corrected", "p_sign_flip", "p_equivalence", "correlation", "effect", "noise_units", "wins", "detectable",
-    "n_needed", "verdict", "reason", "exploratory", "marked", "bold",
-)  # fmt: skip
 TABLE = (
     "return [...document.querySelectorAll('#verdicts-table tbody tr')]"
     ".map(r => [...r.children].map(c => c.textContent))"
@@ -32,12 +23,6 @@ TABLE = (
 HEADS = (
     "return [...document.querySelectorAll('#verdicts-table thead th')].filter(h => !h.hidden).map(h => h.textContent)"
 )
-ALL_CELLS = """
-const data = JSON.parse(document.getElementById("data").textContent), evidence = new Evidence(data), found = [];
-for (const base of [null, ...data.labels.keys()]) for (const metric of Object.keys(data.metrics))
-  for (const row of evidence.rows(metric, base)) found.push([base, metric, row]);
-return JSON.stringify(found, (key, value) => value === Infinity ? "inf" : value);
-"""
 
 
 @pytest.fixture(scope="module")
@@ -84,91 +69,6 @@ def status(page: Browser) -> str:
     return page.js("return document.querySelector('#verdicts .status').textContent")
 
 
-TIMED = {"config": {"train": {"budget": 2.0, "budget_unit": "seconds"}}}
-ARMS = [
-    Arm("none", {seed: 3.0 + 0.013 * math.sin(7 * seed) for seed in range(9)}),
-    Arm(
-        "better", {seed: 2.9 + 0.013 * math.sin(7 * seed) + 0.002 * math.cos(seed) for seed in range(9)}, {"norm": "x"}
-    ),
-    Arm("same", {seed: 3.0 + 0.013 * math.sin(7 * seed) for seed in range(9)}, {"norm": "same"}),
-    Arm("shifted", {seed: 3.5 + 0.013 * math.sin(7 * seed) for seed in range(9)}, {"norm": "shifted"}),
-    Arm("some", {seed: 3.01 + 0.01 * seed for seed in (0, 1, 2, 4, 8, 11)}, {"norm": "y"}, states={2: "failed"}),
-    Arm("two", {0: 3.1, 1: 3.3}, {"norm": "z"}),
-    Arm("one", {0: 3.2}, {"expansion": 2.0}),
-    Arm("code", {0: 3.3, 1: 3.1, 2: 3.2}, {"norm": "w"}, manifest={"host": "two", "python": "3.12.1"}),
-    Arm("data", {0: 3.3, 1: 3.1, 2: 3.2}, {"norm": "v"}, manifest={"data_sha256": "e" * 64}),
-    Arm("longer", {0: 3.3, 1: 3.1, 2: 3.2}, {"norm": "u"}, metrics={"steps": 200, "tokens": 4000}),
-    Arm("budget", {0: 3.3, 1: 3.15, 2: 3.2}, metrics={"steps": 100, "tokens": 2000}, train={"budget": 100}),
-    Arm("leak", {0: 1.3, 1: 1.1, 2: 1.2}, {"norm": "t"}, outcome="leaked"),
-    Arm("no_mask", {0: 1.4, 1: 1.2, 2: 1.3}, {"causal": False}, metrics={"final_causal_loss": 3.9}),
-    Arm("slow", {0: 3.4, 1: 3.2, 2: 3.35}, {"norm": "q"}, metrics={"steps": 90, "tokens": 1800}, manifest=TIMED),
-    Arm("fast", {0: 3.0, 1: 2.8, 2: 2.7}, {"norm": "p"}, metrics={"steps": 110, "tokens": 2200}, manifest=TIMED),
-    Arm("nan", {0: None, 1: 3.1, 2: 3.2}, {"norm": "s"}),
-]
-for place, arm in enumerate(ARMS):
-    arm.metrics = {**arm.metrics, "grad_norm": 0.5 + 0.1 * place, "initial_loss": 10.8, "train_seconds": 9.0}
-
-
-@pytest.mark.parametrize("margin", [None, "1%", "0.02"])
-@pytest.mark.parametrize("study", ["trained", "seeded", "one_seed", "grid"])
-def test_the_page_computes_what_python_does(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, study: str, margin: str | None
-) -> None:
-    import json
-
-    folder = {
-        "trained": lambda: make_trained(tmp_path, diverged="relu"),
-        "seeded": lambda: make_seeded(tmp_path, ARMS),
-        "one_seed": lambda: make_study(tmp_path, TWELVE),
-        "grid": lambda: make_grid(tmp_path, {"model.emb_dim": ("64", "128"), "train.lr": ("1e-3", "1e-2")}),
-    }[study]()
-    monkeypatch.setattr("gptlab.show.report.page.figures", lambda *_: iter(()))
-    planned = compare([folder], margin=margin)
-    chromium.open(write_report(folder, comparison=planned))
-    expected: dict[int | None, Comparison] = {None: planned}
-    compared = 0
-    for base, metric, row in json.loads(chromium.js(ALL_CELLS)):
-        if base not in expected:
-            expected[base] = compare([folder], baseline=planned.rows[base].label, margin=margin)
-        own = expected[base].row(row["label"])
-        compared += same(own.cell(metric), row["cell"], f"{study}, baseline {base}, {metric}, {row['label']}")
-        for mine, its in (
-            (own.parameters_percent, "parameters_percent"),
-            (own.flops_percent, "flops_forward_per_token_percent"),
-        ):
-            assert row[its] == (mine if mine is None else pytest.approx(mine, rel=1e-9))
-        assert tuple(row["findings"]["flags"] if row["findings"] else ()) == own.flags
-    assert compared > 100
-
-
-def same(cell: Any, found: dict[str, Any], where: str) -> int:
-    """How many numbers were equal to a relative 1e-9. Words and counts are equal or not."""
-    numbers = 0
-    for name in FIELDS:
-        mine, its = getattr(cell, name), found.get(name)
-        if isinstance(mine, float) and math.isfinite(mine):
-            # What is zero but for rounding has no digits in common.
-            assert its == pytest.approx(mine, rel=1e-9, abs=1e-13), f"{where}: {name}"
-            numbers += 1
-        elif isinstance(mine, bool) or mine == "":
-            assert bool(its) is bool(mine), f"{where}: {name}"
-        else:
-            assert its == ("inf" if mine == math.inf else mine), f"{where}: {name}"
-    return numbers
-
-
-def test_the_t_distribution_agrees_far_into_its_tails(page: Browser) -> None:
-    from scipy import special
-
-    for df in (1, 2, 3, 4, 7, 29, 99, 998):
-        assert page.js("return tQuantile(arguments[0])", df) == pytest.approx(special.stdtrit(df, 0.975), rel=1e-12)
-        for t in (0.0, 0.01, 0.3, 1.0, 2.5, 10.0, 80.0, 1e4):
-            expected = 2 * special.stdtr(df, -t)
-            assert page.js("return twoSided(...arguments)", t, df) == pytest.approx(expected, rel=1e-9, abs=1e-250)
-    near = 1 - 2 / math.pi * math.atan(1e-8)  # where scipy's own digits are fewer
-    assert page.js("return twoSided(1e-8, 1)") == pytest.approx(near, rel=1e-14)
-
-
 def test_what_the_script_draws_is_what_the_file_said(
     chromium: Browser, trained: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -207,7 +107,7 @@ def test_sorting_and_what_it_says_of_itself(page: Browser) -> None:
 
 def test_filtering(page: Browser) -> None:
     find = page.driver.find_element("id", "verdicts-filter")
-    find.send_keys("CLEAR exp")
+    find.send_keys("CLEAR expan")
     assert column(page, "variant") == ["expansion_2"]
     assert status(page) == "1 of 6 variants."
     find.clear()
@@ -222,12 +122,12 @@ def test_hiding_columns(page: Browser) -> None:
     def toggle(key: str) -> None:
         page.js("document.querySelector(`#verdicts .columns input[value=${arguments[0]}]`).click()", key)
 
-    assert "correlation" not in page.js(HEADS)
+    assert "r" not in page.js(HEADS)
     toggle("correlation")
-    toggle("change")
-    assert "correlation" in page.js(HEADS)
-    assert "what changed" not in page.js(HEADS)
-    assert float(column(page, "correlation")[1]) <= 1
+    toggle("changed")
+    assert "r" in page.js(HEADS)
+    assert "changed" not in page.js(HEADS)
+    assert float(column(page, "r")[1]) <= 1
     assert len(page.js(TABLE)[0]) == len(page.js(HEADS))
 
 
@@ -236,17 +136,20 @@ def test_another_baseline_and_another_metric(page: Browser, trained: tuple[Path,
     expected = compare([trained[0]], baseline="rmsnorm")
     assert column(page, "variant")[0] == "rmsnorm"
     assert dict(zip(column(page, "variant"), column(page, "verdict"), strict=True)) == {
-        row.label: row.cell("loss").words if row.baseline else "baseline" for row in expected.rows
+        row.label: row.cell("loss").said for row in expected.rows
     }
-    changes = dict(zip(column(page, "variant"), column(page, "what changed"), strict=True))
+    changes = dict(zip(column(page, "variant"), column(page, "changed"), strict=True))
+    assert changes["rmsnorm"] == "(baseline)"
     assert changes["wide"] == "activation: rmsnorm -> wide"
     assert status(page) == "6 variants; loss, differences to rmsnorm."
     assert "Differences to rmsnorm." in page.js("return document.getElementById('verdicts-caption').textContent")
     choose(page, "metric", "grad_norm")
+    assert page.js("return document.getElementById('baseline').disabled")
+    assert "Differences to none." in page.js("return document.getElementById('verdicts-caption').textContent")
     assert page.js("return document.querySelector('#verdicts-caption .what').textContent") == "grad_norm"
     assert all(text.startswith("x") for text in column(page, "difference") if text)
-    choose(page, "baseline", "as planned")
     choose(page, "metric", "loss")
+    assert not page.js("return document.getElementById('baseline').disabled")
     assert column(page, "variant")[0] == "none"
     assert not page.complaints()
 

@@ -12,7 +12,7 @@ import pytest
 
 from gptlab.store import locks
 from gptlab.store.locks import LOCK, BusyError, claim, holder
-from gptlab.store.mutex import one_at_a_time
+from gptlab.store.one_at_a_time import one_at_a_time
 from tests.support.faults import hooked, python
 
 
@@ -129,7 +129,7 @@ def test_asking_for_the_holder_writes_nothing(folder: Path) -> None:
 GATED = """
 import os, sys, time
 from pathlib import Path
-from gptlab.store.mutex import one_at_a_time
+from gptlab.store.one_at_a_time import one_at_a_time
 folder = Path(sys.argv[1])
 children = []
 for k in range(8):
@@ -168,6 +168,7 @@ import json, os, sys, time
 from pathlib import Path
 from gptlab.running import execute
 from gptlab.store import files
+from gptlab.store.atomic import is_temporary
 from gptlab.running.queue import open_study, perform
 from gptlab.planning.plan import expand
 root, rounds, log = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -181,6 +182,7 @@ execute._measure = measure
 plan = expand(["model=tiny", "probes=counting", "seed=range(0,8)", f"output_dir={root}"])
 for number in range(rounds):
     study = root / str(number)
+    study.mkdir(parents=True)
     if number % 2:  # a dead process has them all
         for run in plan.runs:
             (study / run.folder).mkdir(parents=True)
@@ -210,7 +212,7 @@ for number in range(rounds):
     states = assert_sound(study)
     assert list(states.values()) == ["finished"] * 8, states
     assert not (study / ".claims").exists()
-    assert not [n for f in study.iterdir() for n in (os.listdir(f) if f.is_dir() else []) if files.is_temporary(n)]
+    assert not [n for f in study.iterdir() for n in (os.listdir(f) if f.is_dir() else []) if is_temporary(n)]
 print("ok")
 """
 

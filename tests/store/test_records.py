@@ -17,11 +17,14 @@ import pytest
 
 import gptlab
 from gptlab.cli import main
+from gptlab.declare.checked import from_stored
 from gptlab.planning.plan import Plan, expand
 from gptlab.running import execute, provenance
-from gptlab.running.queue import open_study, perform, run_jobs
+from gptlab.running.launch import run_jobs
+from gptlab.running.queue import open_study, perform
 from gptlab.store import files
-from gptlab.store.find import find_runs, load_config, stored_config
+from gptlab.store.config_file import read_config
+from gptlab.store.find_runs import find_runs
 from gptlab.store.states import state_of
 from tests.support.faults import hooked
 
@@ -137,8 +140,8 @@ def test_a_stored_config_is_the_config(capsys: pytest.CaptureFixture[str]) -> No
     config = replace(plan.runs[0].config, label="a ${b} \\${c}", rerun_on="code")
     folder = study / plan.runs[0].folder
     execute.execute(config, folder)
-    assert load_config(folder) == config
-    assert stored_config(folder)["label"] == config.label
+    assert from_stored(read_config(folder)) == config
+    assert read_config(folder)["label"] == config.label
 
 
 # verify
@@ -189,7 +192,7 @@ def test_rerun_agrees_and_leaves_the_record_alone(here: Path, capsys: pytest.Cap
     out = output(capsys, "rerun", str(folder), "--keep", "again")
     assert "all agree bit for bit" in out and int(out.split(" values")[0].split()[-1]) > 100
     assert before == {path: path.read_bytes() for path in folder.iterdir()}
-    assert state_of(here / "again").result["threads"] == 2
+    assert state_of(here / "again").result.threads == 2
     assert main(["rerun", str(folder), "--keep", "again"]) == 2
 
 
@@ -352,7 +355,7 @@ def test_a_fresh_process_measures_the_same_bit_for_bit(here: Path) -> None:
     code = "import sys; from gptlab.cli import main; sys.exit(main(sys.argv[1:]))"
     python(code, "model=tiny", "seed=4,5", "output_dir=other")
     one, two = (Path(place) / "runs" / plan.runs[0].folder for place in ("outputs", "other"))
-    assert state_of(one).result["metrics"] == state_of(two).result["metrics"]
+    assert state_of(one).result.metrics == state_of(two).result.metrics
     for name in ("layers.csv", "tensors.csv", "generation.json"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
@@ -402,9 +405,9 @@ def test_the_frozen_store_of_schema_1_stays_readable(here: Path, capsys: pytest.
     assert states == {"finished", "failed", "interrupted", "crashed"}
     for folder in find_runs(Path(copy)):
         result = state_of(folder).result
-        if result:
-            stored = stored_config(folder)
-            assert gptlab.config.identity(stored) == result["id"], "an id is for ever"  # type: ignore[attr-defined]
+        if result.id:
+            stored = read_config(folder)
+            assert gptlab.config.identity(stored) == result.id, "an id is for ever"  # type: ignore[attr-defined]
 
 
 def test_the_frozen_store_has_a_table(here: Path) -> None:

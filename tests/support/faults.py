@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gptlab.store import files
+from gptlab.store import atomic, files
+from gptlab.store.atomic import is_temporary
 from gptlab.store.states import altered, state_of
 
 ROOT = Path(__file__).parents[2]
@@ -18,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def hooked(hook: Callable[[str, Path], None]) -> Iterator[None]:
     """Let `hook` see every operation on files within the body."""
-    before, files.hook = files.hook, hook
+    before, atomic.hook = atomic.hook, hook
     try:
         yield
     finally:
-        files.hook = before
+        atomic.hook = before
 
 
 class Nth:
@@ -65,9 +66,9 @@ def assert_sound(study: Path) -> dict[str, str]:
         assert state.name != "damaged", (folder, state)
         if state.name == "finished":
             assert altered(folder, state.result) == []
-            assert {"config.yaml", "manifest.json"} <= set(state.result["artifacts"])
+            assert {"config.yaml", "manifest.json"} <= set(state.result.hashes)
         for path in folder.glob("*.json"):
-            if not files.is_temporary(path.name):
+            if not is_temporary(path.name):
                 files.read_json(path)
         states[folder.name] = state.name
     return states

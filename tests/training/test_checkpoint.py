@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from gptlab.config import identity
 from gptlab.probes import Subject
+from gptlab.store.states import digest
 from gptlab.training import checkpoint
 from gptlab.training.checkpoint import CheckpointError
 from tests.support.training import toy, trained, weights_hash
@@ -49,7 +50,8 @@ def test_every_flipped_byte_is_noticed(saved: Path, name: str) -> None:
         damaged[place] ^= 1
         (saved / name).write_bytes(damaged)
         with pytest.raises(
-            CheckpointError, match=r"step_00000007: (\S+ does not match its checksum|meta.json cannot be read)"
+            CheckpointError,
+            match=r"step_00000007: (\S+ does not match its checksum|meta.json: not |meta.json: schema)",
         ):
             checkpoint.load(saved, CONFIG_ID)
 
@@ -90,7 +92,7 @@ def test_loading_runs_no_code(saved: Path) -> None:
     (saved / "state.pt").write_bytes(pickle.dumps(Evil(), protocol=2))
     meta = json.loads((saved / "meta.json").read_text())
     meta.pop("sha256_meta")
-    meta["sha256"]["state.pt"] = checkpoint._sha256(saved / "state.pt")
+    meta["sha256"]["state.pt"] = digest(saved / "state.pt")
     (saved / "meta.json").write_text(json.dumps({**meta, "sha256_meta": checkpoint._of_text(meta)}))
     with pytest.raises(CheckpointError, match="cannot be read"):
         checkpoint.load(saved, CONFIG_ID)
@@ -110,7 +112,7 @@ def test_the_newest_that_verifies_is_used(tmp_path: Path) -> None:
 def test_tidy_keeps_the_newest(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         checkpoint.save(tmp_path, CONFIG_ID, step, torch.nn.Linear(1, 1), [], {})
-    (tmp_path / "checkpoints" / ".step_00000004.1.aa").mkdir()
+    (tmp_path / "checkpoints" / ".step_00000004.1.0123abcd.tmp").mkdir()
     checkpoint.tidy(tmp_path, 2)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step_00000002", "step_00000003"]
     checkpoint.tidy(tmp_path, 0)

@@ -6,8 +6,9 @@ import json
 import math
 from pathlib import Path
 
+from gptlab.store.names import HISTORY
 from gptlab.training.budget import Spent
-from gptlab.training.history import NAME, History, read
+from gptlab.training.history import History, read
 
 
 def write(folder: Path, *steps: int, after: int | None = None) -> None:
@@ -19,7 +20,7 @@ def write(folder: Path, *steps: int, after: int | None = None) -> None:
 
 def test_lines(tmp_path: Path) -> None:
     write(tmp_path, 0, 1)
-    first, second = (json.loads(line) for line in (tmp_path / NAME).read_text().splitlines())
+    first, second = (json.loads(line) for line in (tmp_path / HISTORY).read_text().splitlines())
     assert first == {"step": 0, "tokens": 0, "flops": 0.0, "seconds": 0.0, "metrics": {"train_loss": 1.0}}
     assert second["metrics"]["train_loss"] == 0.5 and second["seconds"] == round(1 / 3, 6)
 
@@ -39,7 +40,7 @@ def test_what_comes_after_the_checkpoint_goes(tmp_path: Path) -> None:
 
 def test_a_torn_last_line_goes(tmp_path: Path) -> None:
     write(tmp_path, 0, 10, 20)
-    path = tmp_path / NAME
+    path = tmp_path / HISTORY
     for cut in (1, 5, 30):
         path.write_text(path.read_text()[:-cut])
         assert [line["step"] for line in read(tmp_path)] == [0, 10]
@@ -53,8 +54,8 @@ def test_a_new_start_leaves_nothing(tmp_path: Path) -> None:
     assert [line["step"] for line in read(tmp_path)] == [0]
 
 
-def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
+def test_what_is_not_finite_comes_back(tmp_path: Path) -> None:
     history = History(tmp_path)
     history.append(Spent(1), {"train_loss": math.nan, "grad_norm": math.inf})
     history.close()
-    assert read(tmp_path)[0]["metrics"] == {"train_loss": None, "grad_norm": None}
+    assert read(tmp_path)[0]["metrics"] == {"train_loss": "nan", "grad_norm": "inf"}

@@ -44,12 +44,15 @@ def test_norms_and_biases_are_a_choice() -> None:
 
 def test_muon_takes_the_matrices_of_the_blocks() -> None:
     gpt = model()
-    groups = _groups(gpt, TrainConfig(optimizer="muon"))
     names = {id(weight): name for name, weight in gpt.named_parameters()}
-    taken = {names[id(weight)] for group in groups if group["muon"] for weight in group["params"]}
-    assert taken == {n for n, w in gpt.named_parameters() if n.startswith("trf_blocks") and w.dim() == 2}
     updates = Updates(gpt, TrainConfig(optimizer="muon"))
     assert [type(optimizer).__name__ for optimizer in updates.optimizers] == ["AdamW", "Muon"]
+    rest, taken = (
+        {names[id(weight)] for group in optimizer.param_groups for weight in group["params"]}
+        for optimizer in updates.optimizers
+    )
+    assert taken == {n for n, w in gpt.named_parameters() if n.startswith("trf_blocks") and w.dim() == 2}
+    assert rest | taken == set(names.values()) and not rest & taken
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from gptlab.config import Config
 from gptlab.running.execute import execute
 from gptlab.running.stopping import stoppable
-from gptlab.store.files import StorageError
+from gptlab.store.atomic import StorageError
 from gptlab.training import checkpoint
 from gptlab.training.history import History
 from gptlab.training.loop import Training

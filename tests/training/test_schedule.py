@@ -7,11 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from gptlab.training.schedule import factor
+from gptlab.config import TrainConfig
+from gptlab.training.schedule import rate_shares
+
+
+def factor(name: str, step: int, total: int | None) -> float:
+    return rate_shares(TrainConfig(schedule=name), total)(step)
 
 
 def curve(name: str, total: int = 100, **given: float) -> list[float]:
-    return [factor(name, step, total, **given) for step in range(total)]  # type: ignore[arg-type]
+    share = rate_shares(TrainConfig(schedule=name, **given), total)  # type: ignore[arg-type]
+    return [share(step) for step in range(total)]
 
 
 @pytest.mark.parametrize("name", ["constant", "linear", "cosine", "wsd"])
@@ -23,7 +29,7 @@ def test_warm_up_is_a_straight_line_to_the_peak(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
 def test_a_falling_schedule_ends_at_its_last_rate_and_never_rises(name: str) -> None:
-    rates = curve(name, final=0.1)
+    rates = curve(name, final_rate=0.1)
     assert rates[-1] == pytest.approx(0.1)
     assert all(later <= earlier + 1e-12 for earlier, later in pairwise(rates))
 
@@ -35,7 +41,7 @@ def test_half_way() -> None:
 
 
 def test_wsd_is_stable_and_then_falls_over_its_share() -> None:
-    rates = curve("wsd", decay=0.2)
+    rates = curve("wsd", decay_share=0.2)
     assert set(rates[:80]) == {1.0}
     assert rates[80] == 1.0 and rates[81] < 1 and rates[-1] == 0
 

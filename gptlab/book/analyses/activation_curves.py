@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
-from gptlab.analyses import Findings, register_analysis
+from gptlab.analyses import Findings
 from gptlab.book.figures.activation_curves import curve, figure, flat_below, gap, minimum
 from gptlab.config import Config
+from gptlab.registry import register
 
 
-@register_analysis("activation_curves")
+@register("analysis", "activation_curves")
 def activation_curves(variants: Sequence[Config]) -> Findings:
     """Minima, derivatives and gaps of the activations that the variants use, and a table of their values."""
     lowest, exact, largest = minimum("gelu_tanh"), minimum("gelu"), gap()

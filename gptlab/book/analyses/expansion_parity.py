@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gptlab.analyses import Findings, register_analysis
+from gptlab.analyses import Findings
 from gptlab.book.figures.expansion_parity import figure, parity, sizes
 from gptlab.config import Config
+from gptlab.registry import register
 
 
-@register_analysis("expansion_parity")
+@register("analysis", "expansion_parity")
 def expansion_parity(variants: Sequence[Config]) -> Findings:
     """Counts of attention and feed-forward for every variant, and the expansion at which they would be equal."""
     model = variants[0].model

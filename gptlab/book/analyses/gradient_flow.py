@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gptlab.analyses import Findings, Line, register_analysis
+from gptlab.analyses import Findings, Line
 from gptlab.book.figures import canvas
 from gptlab.book.figures.gradient_flow import Profile, batch_of, figure, profile, profile_of
 from gptlab.config import Config
@@ -23,6 +23,7 @@ from gptlab.model import build
 from gptlab.model.shortcuts import Add, NoShortcut
 from gptlab.probes.gradients import loss_of
 from gptlab.probes.spectrum import rows, spectrum
+from gptlab.registry import register
 from gptlab.show.figures import style
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class MeanShortcut(nn.Module):
         return x.mean(-1, keepdim=True) + self.layer(x)
 
 
-@register_analysis("gradient_flow")
+@register("analysis", "gradient_flow")
 def gradient_flow(variants: Sequence[Config], seeds: int = 500) -> Findings:
     """Gradients with and without shortcuts over seeds 0 .. seeds-1, and what makes the last layer's the largest."""
     if seeds < 2:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gptlab.analyses import Findings, register_analysis
+from gptlab.analyses import Findings
 from gptlab.book.figures import canvas
 from gptlab.book.figures.greedy_steps import decoded, figure
 from gptlab.config import Config
 from gptlab.errors import ConfigError
 from gptlab.model import build
 from gptlab.probes.generation import greedy
+from gptlab.registry import register
 from gptlab.show.figures import style
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ TAIL, LONGEST = 24, 12  # a cycle: the last 24 tokens repeat with a period of 12
 PROMPT = [0, 1, 2, 3]
 
 
-@register_analysis("greedy_steps")
+@register("analysis", "greedy_steps")
 def greedy_steps(variants: Sequence[Config], seeds: int = 60, tokens: int = 60) -> Findings:
     """argmax(softmax(logits)) against argmax(logits) at each step; the share of seeds whose greedy text cycles."""
     if seeds < 1 or tokens < TAIL:

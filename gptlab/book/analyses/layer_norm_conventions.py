@@ -7,14 +7,15 @@ from typing import Any
 
 import torch
 
-from gptlab.analyses import Findings, register_analysis
+from gptlab.analyses import Findings
 from gptlab.book.figures.layer_norm import UnbiasedLayerNorm, demo_rows, figure, normalised, ratio
 from gptlab.config import Config
 from gptlab.model import build
 from gptlab.model.norms import LayerNorm
+from gptlab.registry import register
 
 
-@register_analysis("layer_norm_conventions")
+@register("analysis", "layer_norm_conventions")
 def layer_norm_conventions(variants: Sequence[Config]) -> Findings:
     """The book's row under both conventions, and whole models of growing width with one swapped for the other."""
     row = demo_rows()[:1]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from gptlab.analyses import Findings, register_analysis
+from gptlab.analyses import Findings
 from gptlab.book.figures.parameter_budget import draw, shares
 from gptlab.config import Config
+from gptlab.registry import register
 
 SIZES = {(12, 768): "small", (24, 1024): "medium", (36, 1280): "large", (48, 1600): "XL"}  # layers, width
 
 
-@register_analysis("parameter_budget")
+@register("analysis", "parameter_budget")
 def parameter_budget(variants: Sequence[Config]) -> Findings:
     """Counts and shares by part of the model, a row per variant, smaller models first."""
     found = Findings()

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gptlab import streams
-from gptlab.analyses import Findings, register_analysis
+from gptlab.analyses import Findings
 from gptlab.book.figures import canvas
 from gptlab.config import Config
 from gptlab.model import build
+from gptlab.registry import register
 from gptlab.show.figures import style
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ ROUNDING = 1e-12  # a change below this is float64 noise
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # a label over a line
 
 
-@register_analysis("position_equivariance")
+@register("analysis", "position_equivariance")
 def position_equivariance(variants: Sequence[Config], length: int = 6) -> Findings:
     """Permute the tokens: do the logits permute with them? For each variant, in float64."""
     found = Findings()

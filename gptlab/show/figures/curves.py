@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.show.figures import bands, panels, style
 from gptlab.show.figures.outliers import short, window
+from gptlab.show.formats import significant
 from gptlab.store.study import Study
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, besi
         _draw(axes, own, {"color": color, "linestyle": "-", "marker": ""}, "", end)
         axes.set_title(style.plain(label, 30), fontweight="bold", pad=15)
         last = own.groupby("run")["value"].last()
-        note = f"ends at {last.mean():.4g}" + (f", mean of {len(last)}" if len(last) > 1 else "")
+        note = f"ends at {significant(float(last.mean()), 4)}" + (f", mean of {len(last)}" if len(last) > 1 else "")
         axes.annotate(note, (0, 1), (0, 4), "axes fraction", "offset points", fontsize=7, color="#555555")
         axes.set_ylim(*limits)
     panels.axis_labels(figure, below, beside)

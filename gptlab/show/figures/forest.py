@@ -21,9 +21,11 @@ from gptlab.comparing.comparison import (
     Row,
 )
 from gptlab.metrics import metric as declared
+from gptlab.show.columns import cell_entry
 from gptlab.show.figures import style
 from gptlab.show.figures.outliers import window
 from gptlab.show.figures.panels import shown
+from gptlab.show.formats import decimals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +59,7 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
         return None
     kept, cut = shown([row.label for row in compared], MOST)
     rows = compared[: len(kept)]
-    labels = [style.plain(row.label, 34) for row in rows]
+    labels = style.apart([row.label for row in rows], 34)
     left = 0.3 + 0.082 * max(map(len, labels))
     height = TOP + LINE * max(len(rows), 2) + BOTTOM
     figure = Figure(figsize=(WIDTH, height))
@@ -106,21 +108,9 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
 
 def _numbers(cell: Cell) -> str:
     """`-0.0123 [-0.020, -0.004]`, all with as many digits as the interval's width deserves."""
-    if cell.difference is None:
-        return ""
-    if cell.scale == "ratio":
-        span = f"  [{cell.low:.3g}, {cell.high:.3g}]" if cell.low is not None and cell.high is not None else ""
-        return f"x{cell.difference:.3g}{span}"
-    size = max(abs(value) for value in (cell.difference, cell.low, cell.high) if value is not None)
-    width = (cell.high - cell.low) if cell.low is not None and cell.high is not None else 0.0
-    finest = width or size
-    if not finest or not math.isfinite(finest):
-        return f"{cell.difference:+.4g}"
-    places = min(max(0, 1 - math.floor(math.log10(finest))), 9)
-    if size >= 1e6 or places > 6:
-        return f"{cell.difference:+.2e}" + (f"  [{cell.low:+.1e}, {cell.high:+.1e}]" if cell.low is not None else "")
-    span = f"  [{cell.low:+.{places}f}, {cell.high:+.{places}f}]" if cell.low is not None else ""
-    return f"{cell.difference:+.{places}f}{span}"
+    places = decimals([cell])
+    texts = [cell_entry(cell, name, places).text for name in ("difference", "low", "high")]
+    return f"{texts[0]}  [{texts[1]}, {texts[2]}]" if texts[1] else texts[0]
 
 
 def _limits(cells: list[Cell], ratio: bool) -> tuple[float, float]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from gptlab.show.formats import significant
+
 FAR = 50  # times the typical distance from the middle: the others would share a fiftieth of the axis
 
 
@@ -34,8 +36,8 @@ def window(
 
 
 def short(value: float) -> str:
-    """The value beside its arrow: 1.03e+06."""
-    return f"{value:.3g}"
+    """The value beside its arrow: 1.03e+07."""
+    return significant(value, 3)
 
 
 def _median(ordered: Sequence[float]) -> float:

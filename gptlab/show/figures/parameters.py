@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gptlab.show.figures import panels, style
-from gptlab.show.formats import percent, si_unit
+from gptlab.show.formats import percent_change, si_unit
 from gptlab.store.study import Study
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def parameter_figure(study: Study) -> Figure | None:
     groups = _sizes(counted)
     if not groups:
         return None
-    labels = [style.plain(label, 34) for label in counted["label"]]
+    labels = style.apart(list(counted["label"]), 34)
     left = MARGINS["left"] + 0.085 * max(map(len, labels))
     height = MARGINS["top"] + BAR * max(len(labels), 2) + MARGINS["bottom"]
     figure = Figure(figsize=(WIDTH, height))
@@ -105,7 +105,7 @@ def _totals(axes: Axes, study: Study, counted: pd.DataFrame, divisor: float) -> 
     for place, (total, base, own) in enumerate(
         zip(counted["parameters"], counted["baseline"], counted["is_baseline"], strict=True)
     ):
-        change = "" if own else percent(int(total), known.get(base)).replace("=", "same")
+        change = "" if own else percent_change(int(total), known.get(base)).replace("=", "same")
         text = f"{total:,}" + (f"  ({change})" if change else "")
         # In a column of their own: beside its bar, a short one's label would lie on the baseline's line.
         axes.text(1.012, place, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import METRICS
 from gptlab.store.files import make_folder, write_bytes
-from gptlab.texts import printable
+from gptlab.texts import cut, cut_apart, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,9 +98,12 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 def plain(text: str, most: int | None = None) -> str:
     """User text for a figure: control characters escaped, no mathematics from a dollar sign, shortened to `most`."""
     text = printable(text)
-    if most and len(text) > most:
-        text = f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-    return text.replace("$", r"\$")
+    return (cut(text, most) if most else text).replace("$", r"\$")
+
+
+def apart(labels: Sequence[str], most: int) -> list[str]:
+    """User texts of one figure, each as `plain` has it, and no two of them cut to the same one."""
+    return [text.replace("$", r"\$") for text in cut_apart([printable(label) for label in labels], most)]
 
 
 def unit(value: float, noun: str) -> tuple[float, str]:

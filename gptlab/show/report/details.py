@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptlab.comparing.comparison import Row
-from gptlab.show.report.payload import Runs, setting_word
-from gptlab.store.read import DamagedError
-from gptlab.store.records import MANIFEST, Record
-from gptlab.store.states import load_object
+from gptlab.show.report.payload import Runs
+from gptlab.store.damage import DamagedError
+from gptlab.store.manifest import Manifest, read_manifest
+from gptlab.store.records import Record
 from gptlab.store.study import Study
 from gptlab.texts import printable
 
@@ -102,33 +103,28 @@ def environment(runs: Runs) -> list[tuple[str, str]]:
     """Where the numbers come from: what was recorded, each with its variety where runs differ."""
     records = [run for seeds in runs.values() for run in seeds.values()]
     first = next((run for run in records if run.state == "finished"), records[0] if records else None)
-    manifest = _manifest(first) if first else {}
-    packages = _dict(manifest.get("packages"))
+    manifest = _manifest(first) if first else Manifest()
     found = [
         ("code", _varieties(run.facts.code for run in records)),
-        ("packages", ", ".join(f"{name} {version}" for name, version in packages.items() if version)),
+        ("packages", ", ".join(f"{name} {version}" for name, version in manifest.packages.items())),
         ("computed with", _varieties(run.facts.environment for run in records)),
-        ("platform", manifest.get("platform")),
+        ("platform", manifest.text("platform")),
         ("host", _varieties(run.facts.host for run in records)),
-        ("processors", manifest.get("cpus")),
+        ("processors", manifest.text("cpus")),
         ("threads", _varieties(run.facts.threads for run in records)),
         ("data (SHA-256)", _varieties(run.facts.data for run in records)),
         ("random numbers", {"paired": "initial weights paired with the baseline's by name (rng: paired)",
-                            "global": "one global stream (rng: global)"}.get(str(manifest.get("rng")))),
-        ("started", manifest.get("start")),
+                            "global": "one global stream (rng: global)"}.get(manifest.text("rng"))),
+        ("started", manifest.text("start")),
     ]  # fmt: skip
     return [(name, printable(str(value))) for name, value in found if value]
 
 
-def _manifest(run: Record) -> dict[str, Any]:
+def _manifest(run: Record) -> Manifest:
     try:
-        return load_object(run.folder / MANIFEST)
+        return read_manifest(run.folder)
     except DamagedError:
-        return {}
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+        return Manifest()
 
 
 def _varieties(values: Iterable[str]) -> str:
@@ -153,6 +149,11 @@ def commands(study: Study) -> list[tuple[str, str]]:
         ("this report", f"gptlab report {folder}"),
     ]
     return [(what, printable(command)) for what, command in found]
+
+
+def setting_word(value: Any) -> str:
+    """A setting as text that may be shown: words as they are, all else as JSON."""
+    return printable(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str))
 
 
 def changes(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, str, str]]]]:

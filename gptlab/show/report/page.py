@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
@@ -16,20 +17,22 @@ from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison,
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.figures import figures
 from gptlab.show.figures.style import drawing, svg
+from gptlab.show.formats import amount
+from gptlab.show.other_metrics import other_metrics
 from gptlab.show.report import details
-from gptlab.show.report.other_metrics import others
-from gptlab.show.report.payload import Runs, payload, script_json, timing
+from gptlab.show.report.payload import Runs, has_every_baseline, payload, run_metrics, script_json
 from gptlab.show.report.svg import inline
-from gptlab.show.report.verdict_columns import COLUMNS, amount, remarks, unsaid
+from gptlab.show.report.verdicts import Verdicts, verdicts, word_class
+from gptlab.show.tables import better
 from gptlab.store.files import write_text
 from gptlab.store.records import Record
 from gptlab.store.study import Study, load_study
 from gptlab.texts import printable
 
 NAME = "report.html"
+OTHERS = 50  # rows of the table of all other metrics
 ROWS = 100  # of a table in the file itself; the script shows the others, page by page
 FIRST = 20  # of these, laid out before the first paint; with scripts, the others come with the script's own rows
-SCRIPTS = ("stats.js", "evidence.js", "page.js")
 CAPTIONS = {
     "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",
     "differences": "Differences to the planned baseline with their 95% intervals, and the verdict of each.",
@@ -67,7 +70,8 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
     from markupsafe import Markup
 
     runs = {row.label: row.runs for row in comparison.rows}
-    script = "\n".join(_asset(name) for name in SCRIPTS)
+    script = _asset("page.js")
+    table = verdicts(comparison, comparison.primary_metric)
     data = script_json(payload(comparison, runs))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     failed, failures = details.failures(comparison.rows, runs)
@@ -80,12 +84,14 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         warnings=[printable(text) for text in comparison.warnings],
         notes=[printable(text) for text in comparison.notes],
         advice=[printable(text) for text in advice(comparison) or ()],
-        columns=COLUMNS,
-        unsaid=unsaid(comparison),
-        others=others(comparison),
+        columns=table.columns,
+        silent=table.silent,
+        against=table.against,
+        every_baseline=has_every_baseline(comparison),
+        other_baseline=f"gptlab compare {shlex.quote(printable(str(study.folder)))} --baseline VARIANT",
+        others=_others(comparison),
         metric=_metric(comparison),
-        baseline=printable(comparison.baseline),
-        rows=[_cells(row, comparison.primary_metric) for row in comparison.rows[:ROWS]],
+        rows=_rows(table),
         first=FIRST,
         total=len(comparison.rows),
         figures=_figures(study, comparison, drawn),
@@ -97,7 +103,7 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         said_when=study.said_when,
         failed=failed,
         failures=failures,
-        run_columns=_run_metrics(comparison),
+        run_columns=run_metrics(comparison),
         runs=_run_rows(comparison, runs),
         run_total=sum(map(len, runs.values())),
         environment=details.environment(runs),
@@ -115,11 +121,9 @@ def _asset(name: str) -> str:
 
 
 def _metric(comparison: Comparison) -> dict[str, str]:
-    about = declared(comparison.primary_metric)
-    better = {"lower": "lower is better", "higher": "higher is better"}.get(
-        about.direction, "neither direction is better"
-    )
-    return {"name": about.name, "unit": about.unit, "meaning": about.meaning, "better": better}
+    name = comparison.primary_metric
+    about = declared(name)
+    return {"name": about.name, "unit": about.unit, "meaning": about.meaning, "better": better(name)}
 
 
 def _facts(study: Study, comparison: Comparison, runs: Runs) -> list[str]:
@@ -153,24 +157,33 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:12]) + (f", and {len(names) - 12:,} more" if len(names) > 12 else "")
 
 
-def _cells(row: Row, metric: str) -> list[dict[str, Any]]:
-    """One row of the verdict table: text and small print of each column."""
-    cell = row.cell(metric)
-    small = {"verdict": remarks(row, cell)}
+def _rows(table: Verdicts) -> list[list[dict[str, Any]]]:
+    """The first rows of the verdict table: text and small print of each column."""
     return [
-        {
-            "text": column.text(row, cell),
-            "small": small.get(column.key, []),
-            "word": cell.verdict.replace(" ", "-") if column.key == "verdict" else "",
-            "bold": cell.bold and column.key in ("difference", "verdict"),
-        }
-        for column in COLUMNS
+        [
+            {
+                "text": texts[place],
+                "small": table.small[place] if column.name == "verdict" else [],
+                "word": table.words[place] if column.name == "verdict" else "",
+                "bold": table.bold[place] and column.name in ("difference", "verdict"),
+            }
+            for column, texts in zip(table.columns, table.texts, strict=True)
+        ]
+        for place in range(min(len(table.words), ROWS))
     ]
 
 
-def _run_metrics(comparison: Comparison) -> list[str]:
-    shown = [*comparison.metrics, *timing(comparison)]
-    return [name for name in shown if any((name, None) in row.values for row in comparison.rows)]
+def _others(comparison: Comparison) -> dict[str, Any] | None:
+    """All other metrics of the first variants: heads (metric, unit), and a line of entries per variant."""
+    found = other_metrics(comparison, OTHERS)
+    if found is None:
+        return None
+    heads = [(column.header, declared(column.name).unit) for column in found.columns[1:]]
+    lines = [
+        (line[0].text, [{"text": e.text, "word": word_class(e.verdict), "words": e.verdict} for e in line[1:]])
+        for line in found.lines
+    ]
+    return {"heads": heads, "lines": lines}
 
 
 def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
@@ -180,7 +193,7 @@ def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
         found += [(row, seed, run) for seed, run in sorted(runs[row.label].items())]
         if len(found) >= ROWS:
             break
-    names = {name: declared(name).kind == "exact" for name in _run_metrics(comparison)}
+    names = {name: declared(name).kind == "exact" for name in run_metrics(comparison)}
     return [
         {
             "label": printable(row.label), "seed": str(seed), "state": run.state,

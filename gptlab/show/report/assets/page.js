@@ -1,92 +1,17 @@
-// The page: tables that sort, filter, hide columns and turn pages, and verdicts for any metric and baseline. The texts of
-// the cells are those of gptlab/results/report/columns.py. User text goes into the page as text only, never as HTML.
-const FINDINGS = [BETTER, WORSE, DIFFERENT], VERDICTS = [...FINDINGS, EQUIVALENT, UNCLEAR, TOO_FEW, NOT_COMPARABLE];
+// The page: tables that sort, filter, hide columns and turn pages, for any metric, and for any baseline of the primary one.
+// Every number was computed and written out before; user text goes into the page as text only, never as HTML.
 const PAGE = 100, PRINTED = 2000;
-const missing = value => value === null || value === undefined;
+const missing = value => value === null || value === undefined || value === "";
+const thousands = value => value.toString().replace(/\B(?=(\d{3})+$)/g, ",");
 
-function exponent(value, places) { return value.toExponential(places); }
-function number(value, digits = 5) {
-  if (missing(value)) return "";
-  if (!Number.isFinite(value)) return value > 0 ? "\u221e" : "-\u221e";
-  const size = Math.abs(value);
-  if (size === 0) return "0";
-  if (size >= 1e7 || size < 1e-4) return exponent(value, digits - 1);
-  return value.toFixed(Math.max(0, digits - 1 - Math.floor(Math.log10(size))));
+function unpacked(packed, size) { // see `packed` in payload.py
+  if (Array.isArray(packed)) return packed;
+  return packed.of ? packed.of.map(place => packed.distinct[place]) : new Array(size).fill(packed.all);
 }
-function amount(value, exact) {
-  if (!missing(value) && exact && Number.isInteger(value) && Math.abs(value) < 1e15)
-    return value.toString().replace(/\B(?=(\d{3})+$)/g, ",");
-  return number(value);
+function quantity(text) { // what a written number is sorted by: +0.35, x1.02, 1,234, 4/5, >1000
+  const value = parseFloat(text.replace(/,/g, "").replace(/^[x>]/, "").replace(/^([+-]?)inf/, "$1Infinity"));
+  return Number.isNaN(value) ? null : value;
 }
-const signed = (value, digits = 3) => missing(value) ? "" : (value > 0 ? "+" : "") + number(value, digits);
-const percent = value => missing(value) ? "" : value === 0 ? "=" : signed(value) + "%";
-const probability = value => missing(value) ? "" : value < 1e-4 ? "<0.0001" : value.toFixed(value >= 0.1 ? 2 : value >= 0.01 ? 3 : 4);
-function places(cell) {
-  if (missing(cell.low) || missing(cell.high) || !(cell.low < cell.high && cell.high < Infinity)) return null;
-  const wanted = 1 - Math.floor(Math.log10(cell.high - cell.low));
-  return wanted <= 8 && Math.max(Math.abs(cell.low), Math.abs(cell.high)) < 1e7 ? Math.max(0, wanted) : null;
-}
-function placed(value, cell, found) {
-  if (cell.scale === "ratio") return "x" + (found === null ? number(value, 3) : value.toFixed(found));
-  return found === null ? signed(value) : (value > 0 ? "+" : "") + value.toFixed(found);
-}
-function difference(cell, exact) {
-  if (missing(cell.difference)) return "";
-  if (exact) return cell.difference === 0 ? "=" : (cell.difference > 0 ? "+" : "") + amount(cell.difference, true);
-  return placed(cell.difference, cell, places(cell));
-}
-function interval(cell) {
-  if (missing(cell.low) || missing(cell.high)) return "";
-  const text = `${placed(cell.low, cell, places(cell))} to ${placed(cell.high, cell, places(cell))}`;
-  return cell.interval === "range" ? text + " (range)" : text;
-}
-function runsWords({ counts }) {
-  const lost = ["failed", "diverged", "missing"].filter(what => counts[what]).map(what => `${counts[what]} ${what}`);
-  return [`${counts.finished} of ${counts.planned}`, ...lost].join(", ");
-}
-const shortened = text => [...text].length <= 240 ? text : [...text].slice(0, 239).join("") + "\u2026";
-const changeWords = row => row.delta
-  .map(([key, old, own]) => `${key.replace(/^model\./, "")}: ${shortened(old)} -> ${shortened(own)}`).join("; ");
-function verdictWords(row) {
-  const cell = row.cell;
-  if (row.base < 0) return "baseline";
-  if (!cell.verdict) return cell.reason;
-  if (cell.verdict === NOT_COMPARABLE) return `${cell.verdict} (${cell.reason})`;
-  return cell.exploratory && FINDINGS.includes(cell.verdict) ? `${cell.verdict} (exploratory)` : cell.verdict;
-}
-function remarks(row) {
-  const { verdict } = row.cell, flags = row.findings?.flags ?? [];
-  const reason = row.cell.reason.split("; ").filter(part => part !== ONE_SEED && part !== TWO_SEEDS).join("; ");
-  return row.base >= 0 && verdict && verdict !== NOT_COMPARABLE && reason ? [reason, ...flags] : flags;
-}
-
-// key -> [text, what to sort by] of a row.
-const COLUMNS = {
-  label: [row => row.label, row => row.label],
-  change: [changeWords, changeWords],
-  runs: [runsWords, row => row.counts.finished],
-  mean: [(row, exact) => amount(row.cell.mean, exact), row => row.cell.mean],
-  sd: [row => number(row.cell.sd, 3), row => row.cell.sd],
-  difference: [(row, exact) => difference(row.cell, exact), row => row.cell.difference],
-  interval: [row => interval(row.cell), row => row.cell.low],
-  relative: [row => percent(row.cell.relative), row => row.cell.relative],
-  p_corrected: [row => probability(row.cell.p_corrected), row => row.cell.p_corrected],
-  verdict: [verdictWords, row => row.base < 0 ? null : VERDICTS.indexOf(row.cell.verdict) + (row.cell.exploratory ? .5 : 0)],
-  parameters: [row => percent(row.parameters_percent), row => row.parameters_percent],
-  flops: [row => percent(row.flops_forward_per_token_percent), row => row.flops_forward_per_token_percent],
-  half_width: [row => number(row.cell.half_width, 3), row => row.cell.half_width],
-  p: [row => probability(row.cell.p), row => row.cell.p],
-  p_sign_flip: [row => probability(row.cell.p_sign_flip), row => row.cell.p_sign_flip],
-  p_equivalence: [row => probability(row.cell.p_equivalence), row => row.cell.p_equivalence],
-  correlation: [row => number(row.cell.correlation, 2), row => row.cell.correlation],
-  wins: [row => missing(row.cell.wins) ? "" : `${row.cell.wins} of ${row.cell.pairs}`, row => row.cell.wins],
-  noise_units: [row => signed(row.cell.noise_units), row => row.cell.noise_units],
-  effect: [row => signed(row.cell.effect), row => row.cell.effect],
-  detectable: [row => missing(row.cell.detectable) ? "" : (row.cell.scale === "ratio" ? "x" : "") + number(row.cell.detectable, 3),
-               row => row.cell.detectable],
-  n_needed: [row => missing(row.cell.p) ? "" : missing(row.cell.n_needed) ? ">1000" : String(row.cell.n_needed),
-             row => missing(row.cell.p) ? null : row.cell.n_needed ?? Infinity],
-};
 
 const make = (tag, text = "", name = "") => {
   const made = document.createElement(tag);
@@ -137,7 +62,12 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
     });
     document.addEventListener("click", event => { if (!menu.contains(event.target)) menu.open = false; });
   }
-  set(rows) { this.rows = rows; this.words = null; this.update(); }
+  set(rows) {
+    this.rows = rows;
+    this.words = null;
+    this.silent = new Set(this.heads.map(head => head.dataset.key).filter(key => !rows.some(row => this.text(row, key))));
+    this.update();
+  }
   sortBy(key) {
     if (this.sort !== key) { this.sort = key; this.down = false; }
     else if (!this.down) this.down = true;
@@ -164,7 +94,7 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
   turn(by) { this.page += by; this.draw(); this.find(".scroll").scrollIntoView({ block: "nearest" }); }
   draw() {
     for (const head of this.heads) {
-      head.hidden = this.hiding.has(head.dataset.key);
+      head.hidden = this.hiding.has(head.dataset.key) || this.silent.has(head.dataset.key);
       head.setAttribute("aria-sort", head.dataset.key !== this.sort ? "none" : this.down ? "descending" : "ascending");
     }
     const heads = this.heads.filter(head => !head.hidden), start = this.page * this.size;
@@ -197,65 +127,73 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
 }
 
 function start() {
-  const data = JSON.parse(document.getElementById("data").textContent), evidence = new Evidence(data);
-  const exact = metric => data.metrics[metric]?.kind === "exact";
+  const data = JSON.parse(document.getElementById("data").textContent), size = data.labels.length;
   const state = { metric: data.primary, base: null };
+  const planned = open(data.planned[data.primary]);
+
+  function open(view) {
+    const columns = Object.entries(view.columns).map(([key, texts]) => [key, unpacked(texts, size)]);
+    return { ...view, columns: Object.fromEntries(columns), words: unpacked(view.words, size), bold: new Set(view.bold) };
+  }
+  function rowsOf() { // variant -> its texts; what a view lacks is the same for all metrics
+    const view = open(state.base === null ? data.planned[state.metric] : data.others[state.base]);
+    const order = view.order ?? data.labels.map((_, place) => place);
+    const found = order.map((variant, place) => ({ view, place, variant }));
+    return { view, rows: found };
+  }
+  const text = (row, key) => row.view.columns[key]?.[row.place] ?? (planned.columns[key] && !row.view.order ? planned.columns[key][row.variant] : "");
+  const small = row => row.view.small[row.place] ?? [];
+  const isWords = new Set([...document.querySelectorAll("#verdicts-table thead th.words")].map(head => head.dataset.key));
 
   const verdicts = new Grid(document.getElementById("verdicts"), {
     noun: "variant",
-    text: (row, key) => key === "verdict" ? [verdictWords(row), ...remarks(row)].join("\n") : COLUMNS[key][0](row, exact(state.metric)),
-    value: (row, key) => COLUMNS[key][1](row),
+    text: (row, key) => key === "verdict" ? [text(row, key), ...small(row)].filter(Boolean).join("\n") : text(row, key),
+    value: (row, key) => {
+      if (key === "verdict") return data.verdicts.indexOf(row.view.words[row.place]) < 0 ? null : data.verdicts.indexOf(row.view.words[row.place]);
+      return isWords.has(key) && key !== "interval" ? text(row, key) : quantity(text(row, key));
+    },
     fill(cell, row, key) {
-      const text = COLUMNS[key][0](row, exact(state.metric)), bold = row.cell.bold;
+      const shown = text(row, key), bold = row.view.bold.has(row.place), word = row.view.words[row.place];
       if (key === "verdict") {
-        const word = row.cell.verdict.replaceAll(" ", "-");
-        if (word) cell.append(make("span", text, `verdict ${word}${bold ? " bold" : ""}`)); else cell.textContent = text;
-        for (const remark of remarks(row)) cell.append(make("small", remark));
-      } else if (bold && key === "difference") cell.append(make("b", text));
-      else cell.textContent = text;
+        if (word && shown) cell.append(make("span", shown, `verdict ${word}${bold ? " bold" : ""}`)); else cell.textContent = shown;
+        for (const line of small(row)) cell.append(make("small", line));
+      } else if (bold && key === "difference") cell.append(make("b", shown));
+      else cell.textContent = shown;
     },
   });
   function compare() {
-    const about = data.metrics[state.metric], find = verdicts.find;
-    let rows = evidence.rows(state.metric, state.base);
-    if (state.base !== null) rows = [rows[state.base], ...rows.filter(row => row.variant !== state.base)];
+    const about = data.metrics[state.metric], find = verdicts.find, { view, rows } = rowsOf();
     find(".what").textContent = state.metric;
     find(".unit").textContent = about.unit;
-    find(".better").textContent = { lower: "lower is better", higher: "higher is better" }[about.direction] ?? "neither direction is better";
-    const bases = new Set(rows.map(row => row.base).filter(base => base >= 0));
-    find(".against").textContent = bases.size === 1 ? `Differences to ${data.labels[[...bases][0]]}.`
-      : rows.length > 1 ? "Differences to each variant's own baseline." : "";
+    find(".better").textContent = about.better;
+    find(".against").textContent = view.against;
     verdicts.note = state.base === null && state.metric === data.primary ? ""
       : `${state.metric}, differences to ${state.base === null ? "the planned baseline" : data.labels[state.base]}`;
     verdicts.page = 0;
     verdicts.set(rows);
   }
   const metrics = document.getElementById("metric"), bases = document.getElementById("baseline");
-  for (const name of data.shown.length ? data.shown : [data.primary]) metrics.append(new Option(name, name));
-  for (const name of data.timing) metrics.append(new Option(`${name} (timing)`, name));
-  bases.append(new Option("as planned", ""));
-  const fill = () => { // as late as can be: a study may have ten thousand variants
-    if (bases.length === 1) bases.append(...data.labels.map((label, place) => new Option(label, place)));
-  };
-  if (data.labels.length <= 300) fill();
-  for (const event of ["focus", "pointerdown"]) bases.addEventListener(event, fill);
-  metrics.addEventListener("change", () => { state.metric = metrics.value; compare(); });
+  for (const name of Object.keys(data.planned)) metrics.append(new Option(data.timing.includes(name) ? `${name} (timing)` : name, name));
+  bases.append(new Option("as planned", ""), ...data.others.map((_, place) => new Option(data.labels[place], place)));
+  bases.closest("label").hidden = !data.others.length;
+  metrics.addEventListener("change", () => {
+    state.metric = metrics.value;
+    if (state.metric !== data.primary) { state.base = null; bases.value = ""; }
+    bases.disabled = state.metric !== data.primary; // of other metrics, the planned baseline alone was computed
+    compare();
+  });
   bases.addEventListener("change", () => { state.base = bases.value === "" ? null : Number(bases.value); compare(); });
   compare();
 
-  const errors = new Map(data.errors.map(([variant, seed, text]) => [`${variant}/${seed}`, text]));
-  const runs = [];
-  for (let variant = 0; variant < data.labels.length; variant++) {
-    const states = evidence.pick(data.states, variant);
-    evidence.pick(data.seeds, variant).forEach((seed, k) => runs.push({ variant, seed, state: states[k] }));
-  }
-  const measured = (run, metric) => evidence.values(metric, run.variant).get(run.seed) ?? null;
-  const runValue = (run, key) => key === "label" ? data.labels[run.variant] : key === "seed" ? run.seed : key === "state" ? run.state
-    : key === "error" ? errors.get(`${run.variant}/${run.seed}`) ?? null : measured(run, key);
-  const runText = (run, key) => ["label", "state", "error"].includes(key) ? runValue(run, key) ?? ""
-    : key === "seed" ? String(run.seed) : amount(runValue(run, key), exact(key));
+  const errors = new Map(data.errors.map(([variant, seed, words]) => [`${variant}/${seed}`, words]));
+  const seeds = unpacked(data.seeds, size), states = unpacked(data.states, size), runs = [];
+  seeds.forEach((own, variant) => own.forEach((seed, k) => runs.push({ variant, seed, state: states[variant][k], place: runs.length })));
+  const measured = Object.fromEntries(Object.entries(data.runs).map(([name, texts]) => [name, unpacked(texts, runs.length)]));
+  const runText = (run, key) => key === "label" ? data.labels[run.variant] : key === "seed" ? String(run.seed) : key === "state" ? run.state
+    : key === "error" ? errors.get(`${run.variant}/${run.seed}`) ?? "" : measured[key][run.place];
   new Grid(document.getElementById("runs"), {
-    noun: "run", text: runText, value: runValue,
+    noun: "run", text: runText,
+    value: (run, key) => key === "seed" ? run.seed : key in measured ? quantity(runText(run, key)) : runText(run, key),
     fill(cell, run, key) {
       if (key === "state") cell.append(make("span", run.state, `state ${run.state}`)); else cell.textContent = runText(run, key);
       if (key === "error") cell.classList.add("error");

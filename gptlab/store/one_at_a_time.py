@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gptlab.store.files import step, storage
+from gptlab.store.atomic import step, storage
 
 try:
     import fcntl

@@ -1,7 +1,8 @@
-"""Which code made a result: a hash over what can change a number, cheap and without git.
+"""What a run depends on beside its config: its code and its data. Recorded with every stretch of it, and compared
+whenever it is skipped, resumed, compared or repeated.
 
-Hashed are those of gptlab's own files that can change a number, the modules named by `plugins` and
-the entry points, and torch's version. Modules that a plugin imports in turn are not.
+The code is a hash over what can change a number, cheap and without git: those of gptlab's own files that can, the
+modules named by `plugins` and the entry points, and torch's version; not the modules that a plugin imports in turn.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.registry import ENTRY_POINT_GROUP
+from gptlab.store.data_files import Look
+from gptlab.store.result import Result
 
 # What can change a number. All else may be edited and marks no finished run: what reads results or talks to the user,
 # and what `declare` makes of the user's words, which is the config that the id covers.
@@ -31,9 +34,15 @@ def code(plugins: Sequence[str] = ()) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def changes(recorded: Mapping[str, Any], plugins: Sequence[str] = ()) -> list[str]:
+def changes(result: Result, look: Look) -> list[str]:
+    """What has changed since a run that is over, in words: of its code and of the files that its data came from."""
+    plugins = [name for name in result.code if name not in ("gptlab", "torch")]
+    return [*code_changes(result.code, plugins), *(look.changes(result.data) if result.data.files else [])]
+
+
+def code_changes(recorded: Mapping[str, Any], plugins: Sequence[str] = ()) -> list[str]:
     """What has changed since `recorded` was written, in words; empty for nothing, or nothing to compare."""
-    current = code(plugins)
+    current = code(plugins) if recorded else {}
     words = []
     for name, value in recorded.items():
         if name in current and current[name] != value:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gptlab.store.files import parse_json
-from gptlab.store.read import DamagedError, reason
+from gptlab.store.damage import UNREADABLE, DamagedError, parsing, reason
+from gptlab.store.json_text import parse_json
+from gptlab.store.names import GENERATION, HISTORY, LAYERS, RESULT, SAMPLES
 
 Rows = Sequence[dict[str, Any]]
-
-LAYERS, GENERATION, SAMPLES, STEPS = "layers.csv", "generation.json", "samples.json", "metrics.jsonl"
 WHOLE_LAYER = "all"  # the part that stands for a layer as a whole
 
 
@@ -37,7 +36,7 @@ class Generation:
 
 def read_layers(folder: Path, hashes: Mapping[str, str]) -> Rows:
     """Rows of step, layer (None outside the blocks), part, metric, value. DamagedError names the file and line."""
-    content = _read(folder / LAYERS, hashes.get(LAYERS))
+    content = _text_of(folder, LAYERS, hashes)
     types: dict[str, Callable[[str], Any]] = {
         "step": int,
         "layer": _layer,
@@ -57,7 +56,7 @@ def read_layers(folder: Path, hashes: Mapping[str, str]) -> Rows:
             if None in line.values():
                 raise ValueError("the row ends too early")
             rows.append({name: convert(line[name]) for name, convert in types.items()})
-    except (ValueError, csv.Error) as error:
+    except (ValueError, OverflowError, csv.Error) as error:
         raise DamagedError(f"{LAYERS}: line {reader.line_num} cannot be read") from error
     return rows
 
@@ -65,10 +64,10 @@ def read_layers(folder: Path, hashes: Mapping[str, str]) -> Rows:
 def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
     """The text that the run generated last, with its tokens; empty when there is none. DamagedError names the file."""
     name = SAMPLES if SAMPLES in hashes else GENERATION
-    content = _read(folder / name, hashes.get(name))
+    content = _text_of(folder, name, hashes)
     if content is None:
         return Generation()
-    try:
+    with parsing(name):
         found = parse_json(content)
         if name == SAMPLES:
             found = found["samples"][-1]
@@ -79,10 +78,6 @@ def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
             for place, (id_, token, margin) in enumerate(zip(ids, tokens, margins, strict=True))
         ]
         return Generation(str(found["prompt"]), str(found["text"]), str(found["new_text"]), rows)
-    except json.JSONDecodeError as error:
-        raise DamagedError(f"{name}: {reason(error)}") from error
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{name}: not as it should be ({type(error).__name__}: {error})") from error
 
 
 def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
@@ -91,7 +86,7 @@ def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
     A step that was recorded twice (a resumed run repeats what it had lost) counts with its last record. DamagedError
     names the line.
     """
-    content = _read(folder / STEPS, hashes.get(STEPS))
+    content = _text_of(folder, HISTORY, hashes)
     lines = (content or "").split("\n")
     whole = lines[:-1]  # the last one is empty, or torn
     steps: dict[int, list[dict[str, Any]]] = {}
@@ -103,24 +98,34 @@ def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
                 {"step": int(entry["step"]), **where, "metric": str(name), "value": _number(value)}
                 for name, value in entry["metrics"].items()
             ]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DamagedError(f"{STEPS}: line {number} cannot be read") from error
+        except UNREADABLE as error:
+            raise DamagedError(f"{HISTORY}: line {number} cannot be read") from error
     return [row for step in sorted(steps) for row in steps[step]]
 
 
-def _read(path: Path, expected: str | None) -> str | None:
-    """The file's text; None when it is not there and need not be."""
+def checked(folder: Path | str, name: str, hashes: Mapping[str, str]) -> bytes | None:
+    """What the file holds, as the run wrote it; None when it is not there and was not listed.
+
+    DamagedError when it is lost or not as the run wrote it.
+    """
     try:
-        content = path.read_bytes()
-        if expected and sha256(content).hexdigest() != expected:
-            raise DamagedError(f"{path.name}: not as the run wrote it (its SHA-256 differs from result.json)")
-        return content.decode("utf-8")
+        with open(os.path.join(folder, name), "rb") as file:
+            content = file.read()
     except FileNotFoundError:
-        if expected:
-            raise DamagedError(f"{path.name} is missing") from None
+        if name in hashes:
+            raise DamagedError(f"{name} is missing") from None
         return None
-    except (OSError, UnicodeError) as error:
-        raise DamagedError(f"{path.name}: {reason(error)}") from error
+    except OSError as error:
+        raise DamagedError(f"{name}: {reason(error)}") from error
+    if name in hashes and sha256(content).hexdigest() != hashes[name]:
+        raise DamagedError(f"{name}: not as the run wrote it (its SHA-256 differs from {RESULT})")
+    return content
+
+
+def _text_of(folder: Path, name: str, hashes: Mapping[str, str]) -> str | None:
+    content = checked(folder, name, hashes)
+    with parsing(name):
+        return None if content is None else content.decode("utf-8")
 
 
 def _layer(cell: str) -> int | None:

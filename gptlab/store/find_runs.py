@@ -1,19 +1,14 @@
-"""Finding runs on disk, and reading back what they record: the config with which a run was made."""
+"""Finding runs on disk: below a folder, or by the beginning of an id."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from gptlab.config import Config
 from gptlab.errors import GptlabError
-from gptlab.store.states import CONFIG, MANIFEST, RESULT, RUN_NAME, DamagedError, load_object, reason
+from gptlab.store.damage import DamagedError, load_object
+from gptlab.store.names import CONFIG, MANIFEST, RESULT, RUN_NAME
 
 DEPTH = 4  # folders below the one named: <output_dir>/<study>/<run>, and some more for collections of those
 _SIGNS = (RESULT, MANIFEST, CONFIG)
@@ -84,35 +79,3 @@ def recorded_id(folder: Path) -> str:
             continue
     match = RUN_NAME.fullmatch(folder.name)
     return match["id"] if match else ""
-
-
-def stored_config(folder: Path) -> dict[str, Any]:
-    """The resolved config in config.yaml as a nested dict. GptlabError when it cannot be read."""
-    try:
-        plain = OmegaConf.to_container(_read(folder), resolve=True)
-    except OmegaConfBaseException as error:
-        raise GptlabError(f"{folder / CONFIG}: {reason(error)}.") from error
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def load_config(folder: Path) -> Config:
-    """The config of a run as this gptlab understands it: checked, and with a default for each key that is newer.
-
-    ConfigError, which is a GptlabError, when it cannot be run any more.
-    """
-    from gptlab.declare.checked import from_omegaconf
-
-    return from_omegaconf(_read(folder))
-
-
-def _read(folder: Path) -> DictConfig:
-    """config.yaml, unresolved: text that looks like an interpolation is escaped in it."""
-    path = folder / CONFIG
-    try:
-        found = OmegaConf.load(path)
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise GptlabError(f"{path}: {reason(error)}.") from error
-    if not isinstance(found, DictConfig):
-        raise GptlabError(f"{path}: not a config.")
-    return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +13,15 @@ from typing import Any
 
 from gptlab.config import flatten
 from gptlab.errors import GptlabError
-from gptlab.store import code
-from gptlab.store.find import is_run, stored_config
-from gptlab.store.read import PLAN, STAMP, load_outcome, load_plan, seed_in, study_name
-from gptlab.store.states import MANIFEST, RUN_NAME, DamagedError, load_object, state_of
+from gptlab.store import dependencies
+from gptlab.store.config_file import read_config
+from gptlab.store.damage import DamagedError
+from gptlab.store.data_files import Look
+from gptlab.store.find_runs import is_run
+from gptlab.store.manifest import read_manifest
+from gptlab.store.names import PLAN, RUN_NAME, STAMP, seed_in
+from gptlab.store.states import OVER, State, state_of
+from gptlab.store.study_plan import load_plan, study_name
 
 _DEPTH = 2  # <output_dir>/<study>, and <output_dir>/<study>/<time> of older ones
 _FIELDS = ("study", "when", "label", "seed", "state", "outcome", "stale", "error", "seconds", "id", "folder")
@@ -56,7 +61,7 @@ class RunRow:
     id: str = ""
     outcome: str = ""
     stale: str = ""
-    metrics: dict[str, int | float] = field(default_factory=dict)
+    metrics: Mapping[str, int | float] = field(default_factory=dict)
     _config: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
 
     def value(self, key: str) -> Any:
@@ -73,14 +78,14 @@ class RunRow:
     def _settings(self) -> dict[str, Any]:
         """The config, read when it is first asked for: from the manifest, which is JSON and so quick."""
         if not self._config:
-            try:
-                plain = load_object(self.folder / MANIFEST)["config"] if self.label else {}
-            except (DamagedError, KeyError):
-                try:
-                    plain = stored_config(self.folder)
-                except GptlabError:
-                    plain = {}
-            self._config.append(flatten(plain) if isinstance(plain, dict) else {})
+            plain: Mapping[str, Any] = {}
+            if self.label:
+                with suppress(DamagedError):
+                    plain = read_manifest(self.folder).config
+                if not plain:
+                    with suppress(DamagedError):
+                        plain = read_config(self.folder)
+            self._config.append(flatten(dict(plain)))
         return self._config[0]
 
 
@@ -92,10 +97,11 @@ def list_runs(output_dir: Path | str) -> list[RunRow]:
     """
     if is_run(Path(output_dir)):
         run = Path(output_dir).absolute()
-        return [row for row in _study_rows(run.parent, _when(run.parent)) if row.folder == run]
+        return [row for row in _study_rows(run.parent, _when(run.parent), Look()) if row.folder == run]
     found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
+    look = Look()
     with _no_collection():
-        return [row for when, folder in found for row in _study_rows(folder, when)]
+        return [row for when, folder in found for row in _study_rows(folder, when, look)]
 
 
 @contextmanager
@@ -138,7 +144,7 @@ def _when(folder: Path) -> str:
     return ""
 
 
-def _study_rows(folder: Path, when: str) -> Iterator[RunRow]:
+def _study_rows(folder: Path, when: str, look: Look) -> Iterator[RunRow]:
     planned: set[str] = set()
     try:
         plan = load_plan(folder)
@@ -149,12 +155,13 @@ def _study_rows(folder: Path, when: str) -> Iterator[RunRow]:
         for run in plan.runs:
             planned.add(run.folder)
             seed = run.seed if run.id else seed_in(run.folder)
-            yield _row(plan.study, when, folder, run.folder, run.label, seed, run.id)
+            state = state_of(os.path.join(folder, run.folder))
+            yield _row(plan.study, when, folder / run.folder, run.label, seed, run.id, state, look)
     for name in _other_runs(folder, planned):
-        result = state_of(os.path.join(folder, name)).result
-        label, seed, run_id = (result.get(key) for key in ("label", "seed", "id"))
-        seed = seed_in(name) if seed is None else seed
-        yield _row(study_name(folder), when, folder, name, str(label or name), seed, str(run_id or ""))
+        state = state_of(os.path.join(folder, name))
+        result = state.result
+        seed = seed_in(name) if result.seed is None else result.seed
+        yield _row(study_name(folder), when, folder / name, result.label or name, seed, result.id, state, look)
 
 
 def _other_runs(folder: Path, planned: set[str]) -> list[str]:
@@ -167,27 +174,24 @@ def _other_runs(folder: Path, planned: set[str]) -> list[str]:
     return [name for name in sorted(names) if os.path.isdir(os.path.join(folder, name))]
 
 
-def _row(study: str, when: str, folder: Path, name: str, label: str, seed: Any, run_id: str) -> RunRow:
-    path = os.path.join(folder, name)
-    outcome = load_outcome(path)
-    stale = ""
-    if outcome.state in ("finished", "diverged") and outcome.code:
-        stale = ", ".join(
-            code.changes(outcome.code, [name for name in outcome.code if name not in ("gptlab", "torch")])
-        )
+def _row(
+    study: str, when: str, folder: Path, label: str, seed: int | None, run_id: str, state: State, look: Look
+) -> RunRow:
+    result = state.result
+    metrics = result.metrics
     return RunRow(
         study=study,
         when=when,
         label=label,
-        seed=seed if isinstance(seed, int) else None,
-        state=outcome.state,
-        error=outcome.error,
-        parameters=outcome.metrics.get("parameters"),
-        loss=outcome.metrics.get("loss"),
-        seconds=outcome.seconds,
-        folder=folder / name,
+        seed=seed,
+        state=state.name,
+        error=state.reason,
+        parameters=metrics.get("parameters"),
+        loss=metrics.get("loss"),
+        seconds=result.seconds,
+        folder=folder,
         id=run_id,
-        outcome=outcome.outcome,
-        stale=stale,
-        metrics=outcome.metrics,
+        outcome=result.outcome,
+        stale=", ".join(dependencies.changes(result, look)) if state.name in OVER else "",
+        metrics=metrics,
     )

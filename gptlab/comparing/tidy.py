@@ -1,0 +1,36 @@
+"""A comparison for programs: one flat record per variant, metric and step, with every number and every digit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gptlab.comparing.comparison import Comparison
+from gptlab.store.study import describe_change
+
+# What a record says of its variant, and of one metric of it, in this order. docs/compare-json.md says what each means.
+OF_ROW = (
+    "study", "baseline", "seeds", "n_planned", "n_finished", "n_failed", "n_diverged", "n_missing", "parameters",
+    "parameters_difference", "parameters_percent", "flops", "flops_difference", "flops_percent",
+)  # fmt: skip
+OF_CELL = (
+    "n", "mean", "sd", "half_width", "pairs", "expected", "scale", "difference", "relative", "low", "high", "interval",
+    "p", "p_corrected", "p_sign_flip", "p_equivalence", "wins", "noise_units", "spread", "effect", "correlation",
+    "detectable", "n_needed", "verdict", "note", "exploratory",
+)  # fmt: skip
+
+
+def records(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """The values at budgets come first and have a `step`; a comparison without budgets has no such key."""
+    at_steps = [(name, step) for name in comparison.step_metrics for step in comparison.steps]
+    for name, step in [*at_steps, *((name, None) for name in comparison.metrics)]:
+        for row in comparison.rows:
+            cell = row.cell(name, step)
+            yield {
+                "metric": name,
+                **({"step": step} if at_steps else {}),
+                "variant": row.label,
+                "changed": describe_change(dict(row.delta)),
+                **{key: getattr(row, key) for key in OF_ROW},
+                **{key: getattr(cell, key) for key in OF_CELL},
+            }

@@ -1,0 +1,181 @@
+"""Every column that a comparison can be shown with, and what stands in it: the same in all formats, and in the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gptlab.comparing.advice import remainder
+from gptlab.comparing.comparison import TOO_FEW, Cell, Row
+from gptlab.comparing.which_metrics import declared
+from gptlab.show import formats
+from gptlab.store.study import describe_change
+from gptlab.texts import printable
+
+Value = str | int | float | bool | None
+PAPER, SCREEN, ASKED = 1, 2, 3  # where a column is shown: everywhere; not in print; where it is asked for by name
+EXPLORATORY = "exploratory"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`name` for the command line, `header` and `meaning` for readers. `page`: shown there at first, or in its menu."""
+
+    name: str
+    header: str
+    meaning: str
+    level: int = ASKED
+    page: Literal["shown", "hidden", ""] = ""
+    kind: Literal["text", "number"] = "number"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value and how it is written. `verdict`: the word that decides its looks."""
+
+    value: Value
+    text: str
+    bold: bool = False
+    verdict: str = ""
+
+
+EMPTY = Entry(None, "")
+
+OF_ROW = (
+    Column("variant", "variant", "its name; the baseline is what all others are compared with", PAPER, "shown", "text"),
+    Column("changed", "changed", "settings that differ from the baseline's", PAPER, "shown", "text"),
+    Column("seeds", "seeds", "those that finished, of those planned", PAPER, "shown", "text"),
+    Column("parameters", "parameters", "distinct weights", SCREEN, "hidden"),
+    Column("parameters_percent", "parameters %", "parameters against the baseline's", PAPER, "shown"),
+    Column("flops", "FLOPs/token", "forward pass", ASKED, "hidden"),
+    Column("flops_percent", "FLOPs %", "FLOPs of the forward pass against the baseline's", PAPER, "shown"),
+)
+OF_CELL = (
+    Column("n", "n", "seeds with a finite value"),
+    Column("mean", "mean", "over the seeds", PAPER, "shown"),
+    Column("sd", "sd", "standard deviation over the seeds", ASKED, "shown"),
+    Column("mean_sd", "mean ± sd", "mean and standard deviation over the seeds", kind="text"),
+    Column("half_width", "± 95 % t", "half the 95 % t interval of the mean", PAPER, "hidden"),
+    Column("difference", "difference", "to the baseline, paired by seed; x1.02 is a ratio", PAPER, "shown"),
+    Column("relative", "%", "the difference in percent of the baseline", SCREEN, "shown"),
+    Column("low", "low", "lower end of the difference's 95 % t interval (two seeds: their range)", PAPER),
+    Column("high", "high", "upper end of the difference's 95 % t interval (two seeds: their range)", PAPER),
+    Column("interval", "95 % interval", "Student's t on the paired differences", ASKED, "shown", "text"),
+    Column("p", "p uncorrected", "of the paired t test, by itself", ASKED, "hidden"),
+    Column(
+        "p_corrected", "p", "of the paired t test, corrected for the number of variants (the primary metric by Holm, "
+        "all others by Benjamini and Hochberg)", PAPER, "shown",
+    ),
+    Column("p_sign_flip", "p sign-flip", "exact test without assumptions on the distribution, from eight seeds",
+           SCREEN, "hidden"),
+    Column("p_equivalence", "p equivalence", "that the true difference is larger than the margin, corrected",
+           SCREEN, "hidden"),
+    Column("wins", "wins", "seeds in which the variant is the better one", PAPER, "hidden"),
+    Column("noise_units", "noise units", "difference divided by the baseline's sd over seeds", SCREEN, "hidden"),
+    Column("effect", "effect in sd", "mean difference divided by the sd of the differences", ASKED, "hidden"),
+    Column("correlation", "r", "correlation of variant and baseline over the seeds: what pairing gains",
+           SCREEN, "hidden"),
+    Column("detectable", "detectable", "the smallest true difference that as many seeds find with 80 % power",
+           SCREEN, "hidden"),
+    Column("n_needed", "seeds needed", "to find the observed difference with 80 % power", SCREEN, "hidden"),
+    Column("verdict", "verdict", "what this evidence supports, in words from a fixed list", PAPER, "shown", "text"),
+    Column("note", "note", "what limits the verdict", PAPER, "", "text"),
+)  # fmt: skip
+COLUMNS = {column.name: column for column in (*OF_ROW, *OF_CELL)}
+_SIGNED = ("noise_units", "effect")
+
+
+def row_entry(row: Row, name: str, bold: bool = False) -> Entry:
+    """What column `name` of OF_ROW says of a variant."""
+    if name == "variant":
+        return _text(row.label, bold)
+    if name == "changed":
+        return _text(changed(row))
+    if name == "seeds":
+        return _text(row.seeds)
+    value: float | None = getattr(row, name)
+    return Entry(value, formats.percent(value) if name.endswith("_percent") else formats.amount(value, exact=True))
+
+
+def cell_entry(cell: Cell, name: str, places: int, said: bool = False) -> Entry:
+    """What column `name` of OF_CELL says of a metric; `places`: decimals of its numbers (see `formats.decimals`).
+
+    `said`: that seeds are missing stands above the table, so readers need not be told in each of its rows.
+    """
+    exact = declared(cell.metric).kind == "exact"
+    if name in _WORDS:
+        return _WORDS[name](cell, places, said)
+    value: Any = getattr(cell, name)
+    if name == "n_needed":
+        return Entry(value, ">1000" if value is None and cell.p is not None else formats.count(value))
+    if value is None:
+        return EMPTY
+    if name in ("difference", "low", "high"):
+        return Entry(value, _on_scale(value, cell, places, exact))
+    if name == "wins":
+        return Entry(value, f"{value}/{cell.pairs}")
+    if name == "relative":
+        return Entry(value, formats.percent(value))
+    if name == "p" or name.startswith("p_"):
+        return Entry(value, formats.probability(value))
+    if name == "n":
+        return Entry(value, formats.count(value))
+    if name == "detectable" and cell.scale == "ratio":
+        return Entry(value, formats.factor(value))
+    if name in (*_SIGNED, "correlation"):
+        return Entry(value, formats.fixed(value, 2, sign=name in _SIGNED))
+    return Entry(value, _number(value, places, exact))
+
+
+def changed(row: Row) -> str:
+    """`activation: gelu_tanh -> relu`; of a baseline that it is one."""
+    return "(baseline)" if row.is_baseline and not row.delta else describe_change(dict(row.delta))
+
+
+def interval(cell: Cell, places: int) -> str:
+    """`-0.020 to -0.004`; of two seeds their range, and said so."""
+    if cell.low is None or cell.high is None:
+        return ""
+    exact = declared(cell.metric).kind == "exact"
+    text = f"{_on_scale(cell.low, cell, places, exact)} to {_on_scale(cell.high, cell, places, exact)}"
+    return f"{text} (range)" if cell.interval == "range" else text
+
+
+def _on_scale(value: float, cell: Cell, places: int, exact: bool) -> str:
+    if cell.scale == "ratio":
+        return formats.factor(value)
+    return f"{value:+,.0f}" if exact and value and formats.is_count(value) else formats.fixed(value, places, sign=True)
+
+
+def _number(value: float, places: int, exact: bool) -> str:
+    return formats.count(value) if exact and formats.is_count(value) else formats.fixed(value, places)
+
+
+def _text(text: str, bold: bool = False) -> Entry:
+    shown = printable(text)
+    return Entry(shown, shown, bold)
+
+
+def _mean_sd(cell: Cell, places: int, said: bool) -> Entry:
+    if cell.mean is None:
+        return EMPTY
+    exact = declared(cell.metric).kind == "exact"
+    return _text(" ± ".join(_number(value, places, exact) for value in (cell.mean, cell.sd) if value is not None))
+
+
+def _interval(cell: Cell, places: int, said: bool) -> Entry:
+    return _text(interval(cell, places))
+
+
+def _verdict(cell: Cell, places: int, said: bool) -> Entry:
+    if said and cell.verdict == TOO_FEW:
+        return Entry(cell.verdict, "")
+    text = printable(cell.said)
+    return Entry(text, text, cell.bold, cell.verdict)
+
+
+def _note(cell: Cell, places: int, said: bool) -> Entry:
+    return _text(remainder(cell) if said and cell.verdict == TOO_FEW else cell.note)
+
+
+_WORDS = {"mean_sd": _mean_sd, "interval": _interval, "verdict": _verdict, "note": _note}

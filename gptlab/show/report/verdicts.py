@@ -1,0 +1,71 @@
+"""The page's verdict table: a comparison's columns for one metric, and what limits each verdict in small print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gptlab.comparing.advice import remainder, too_few
+from gptlab.comparing.comparison import TOO_FEW, Cell, Comparison, Row
+from gptlab.show.columns import COLUMNS, Column
+from gptlab.show.tables import Table, of_metric
+from gptlab.texts import cut, printable
+
+LONGEST = 240  # characters of a cell
+COST = ("parameters", "parameters_percent", "flops", "flops_percent")  # behind the verdict, as a narrow screen has it
+PAGE_COLUMNS = tuple(sorted((c for c in COLUMNS.values() if c.page), key=lambda column: column.name in COST))
+FIRST_SHOWN = tuple(column for column in PAGE_COLUMNS if column.page == "shown")
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """`texts`: a list per column. Of each row: the verdict's word, whether it is bold, the small print below it."""
+
+    columns: tuple[Column, ...]
+    texts: list[list[str]]
+    words: list[str]
+    bold: list[bool]
+    small: list[list[str]]
+    against: str
+
+    @property
+    def silent(self) -> set[str]:
+        """Columns in which no row says anything."""
+        said = {column.name for column, texts in zip(self.columns, self.texts, strict=True) if any(texts)}
+        return {column.name for column in self.columns} - said - ({"verdict"} if any(self.small) else set())
+
+
+def verdicts(comparison: Comparison, metric: str, columns: Sequence[Column] = PAGE_COLUMNS) -> Verdicts:
+    """The table of `metric` with these columns."""
+    table: Table = of_metric(comparison, metric, columns)
+    cells = [row.cell(metric) for row in comparison.rows]
+    said = bool(too_few(comparison))
+    return Verdicts(
+        table.columns,
+        [[cut(line[place].text, LONGEST) for line in table.lines] for place in range(len(table.columns))],
+        [word_class(cell.verdict) for cell in cells],
+        [cell.bold for cell in cells],
+        [_small_print(row, cell, said) for row, cell in zip(comparison.rows, cells, strict=True)],
+        _against(comparison),
+    )
+
+
+def word_class(verdict: str) -> str:
+    """How the style sheet calls a verdict."""
+    return verdict.replace(" ", "-")
+
+
+def _small_print(row: Row, cell: Cell, said: bool) -> list[str]:
+    """What limits the verdict: its reason, lost seeds, other code or hosts."""
+    if row.baseline is None:
+        return [printable(text) for text in row.flags]
+    note = remainder(cell) if said and cell.verdict == TOO_FEW else cell.note
+    return [printable(text) for text in (*note.split("; "), *row.flags) if text]
+
+
+def _against(comparison: Comparison) -> str:
+    """What the differences are taken from, in words."""
+    bases = dict.fromkeys(row.baseline for row in comparison.rows if row.baseline is not None)
+    if len(bases) == 1:
+        return f"Differences to {printable(next(iter(bases)))}."
+    return "Differences to each variant's own baseline." if len(comparison.rows) > 1 else ""

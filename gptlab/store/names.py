@@ -1,0 +1,18 @@
+"""What the files and folders of a study and its runs are called."""
+
+from __future__ import annotations
+
+import re
+
+PLAN, PLANS = "plan.json", "plans"  # of a study: the latest plan, and the folder of all of them
+RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
+LAYERS, GENERATION, SAMPLES, HISTORY = "layers.csv", "generation.json", "samples.json", "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")
+STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")  # the folders of older studies
+
+
+def seed_in(name: str) -> int | None:
+    """The seed that the name of a run folder tells; None for another name."""
+    match = RUN_NAME.fullmatch(name)
+    return int(match["seed"]) if match and len(match["seed"]) < 20 else None

@@ -1,0 +1,114 @@
+"""plan.json in types: what a study set out to do, rebuilt from the run folders where it is damaged.
+
+No pandas here, so that listing stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gptlab.errors import GptlabError
+from gptlab.store.damage import DamagedError, load_object, parsing
+from gptlab.store.names import PLAN, RESULT, STAMP, seed_in
+from gptlab.store.result import parse_result, whole
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One row of plan.json."""
+
+    id: str
+    label: str
+    seed: int
+    folder: str
+    baseline_id: str | None = None
+    delta: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """What a study set out to do. `problem` is not empty when plan.json could not be used and the folders were."""
+
+    study: str
+    question: str
+    command: tuple[str, ...]
+    baseline: str
+    primary_metric: str
+    runs: tuple[PlanEntry, ...]
+    problem: str = ""
+
+
+def load_plan(folder: Path) -> StoredPlan:
+    """The plan of the study in `folder`; rebuilt from the run folders where plan.json is damaged.
+
+    GptlabError when `folder` holds neither.
+    """
+    try:
+        return parse_plan(load_object(folder / PLAN))
+    except DamagedError as damage:
+        runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
+        if not runs:
+            raise GptlabError(f"{folder} is not a study: {damage}.") from None
+        return StoredPlan(study_name(folder), "", (), "", "", runs, problem=str(damage))
+
+
+def study_name(folder: Path) -> str:
+    """The study's name as its folder has it; the folders of older studies are named after the time."""
+    return folder.parent.name if STAMP.fullmatch(folder.name) else folder.resolve().name
+
+
+def parse_plan(content: dict[str, Any]) -> StoredPlan:
+    """plan.json in types. DamagedError where it is not as it should be."""
+    if not isinstance(content.get("runs"), list):
+        raise DamagedError(f"{PLAN}: it lists no runs")
+    with parsing(PLAN):
+        runs = tuple(_parse_run(run) for run in content["runs"])
+    command = content.get("command")
+    return StoredPlan(
+        study=str(content.get("study", "")),
+        question=str(content.get("question", "")),
+        command=tuple(str(word) for word in command) if isinstance(command, list) else (),
+        baseline=str(content.get("baseline") or ""),
+        primary_metric=str(content.get("primary_metric") or ""),
+        runs=runs,
+    )
+
+
+def _parse_run(run: Any) -> PlanEntry:
+    if not isinstance(run, dict):
+        raise ValueError("a run's entry is no object")
+    delta = {str(key): (old, new) for key, (old, new) in (run.get("delta") or {}).items()}
+    baseline, seed, folder = run.get("baseline_id"), whole(run["seed"]), run["folder"]
+    if seed is None:
+        raise ValueError(f"seed {str(run['seed'])[:40]!r} is no whole number")
+    if not isinstance(folder, str) or folder in ("", ".", "..") or set("/\\\0") & set(folder):
+        raise ValueError(f"folder {str(folder)[:80]!r} is not a name")
+    overrides = tuple(str(text) for text in run.get("overrides") or ())
+    baseline = baseline and str(baseline)
+    return PlanEntry(str(run["id"]), str(run["label"]), seed, folder, baseline, delta, overrides)
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if (path / RESULT).is_file())
+    except OSError:
+        return []
+
+
+def _planned_from_folder(path: Path) -> PlanEntry:
+    return entry_of(path, PlanEntry("", path.name, seed_in(path.name) or 0, path.name))
+
+
+def entry_of(folder: Path, otherwise: PlanEntry) -> PlanEntry:
+    """The entry that a run has of itself, by its result.json alone; `otherwise` where that cannot tell."""
+    try:
+        result = parse_result(load_object(folder / RESULT))
+    except DamagedError:
+        return otherwise
+    if not result.id or result.seed is None:
+        return otherwise
+    return PlanEntry(result.id, result.label or folder.name, result.seed, folder.name)
