@@ -16,6 +16,7 @@ from gptlab.errors import ConfigError, GptlabError, closest
 COMMANDS = {
     "plan": "gptlab.cli.plan",
     "add": "gptlab.cli.add",
+    "audit": "gptlab.cli.audit",
     "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",

@@ -12,11 +12,11 @@ from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row
-from gptlab.comparing.margin import Margin
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError
+from gptlab.margin import Margin
 from gptlab.store.plan_history import whole_plan
 from gptlab.store.records import Record, Source, load_sources, parsed_config
 from gptlab.store.states import OVER
@@ -37,7 +37,8 @@ def compare(
     """Compare the runs in `paths`: study folders, or run folders.
 
     `baseline`: a variant's label, in place of the planned one. `metrics`: those to show. `by="step"` adds the values at
-    several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%").
+    several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%"); the
+    planned one by default.
     `pooled`: one spread for all arms in the primary metric, and Dunnett's test. ConfigError for whatever cannot be
     compared, by name.
     """
@@ -45,8 +46,11 @@ def compare(
         raise ConfigError("compare: name a study's folder (gptlab ls lists them).")
     if by not in (None, "step"):
         raise ConfigError(f"by={by}: only step.")
-    limit = None if margin is None else Margin.parse(str(margin))
-    return compare_sources(load_sources(paths, histories=bool(by)), baseline, metrics, by, limit, pooled)
+    sources = load_sources(paths, histories=bool(by))
+    planned = {source.plan.margin for source in sources}
+    text = next(iter(planned)) if margin is None and len(planned) == 1 else margin
+    limit = Margin.parse(str(text)) if text not in (None, "") or margin == "" else None
+    return compare_sources(sources, baseline, metrics, by, limit, pooled)
 
 
 def against(comparison: Comparison, baseline: str) -> Comparison:

@@ -41,6 +41,8 @@ class Facts(NamedTuple):
     host: str = ""
     threads: str = ""
     seconds: str = ""  # the budget, where it is a time
+    validation: str = ""  # SHA-256 of the rows that scored it on the way
+    heldout: str = ""  # and at the end
 
 
 @dataclass(frozen=True)
@@ -207,4 +209,6 @@ def _facts(manifest: Manifest, result: Result) -> Facts:
         host=manifest.text("host"),
         threads=manifest.text("threads"),
         seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
+        validation=result.scored.get("validation", ""),
+        heldout=result.scored.get("heldout", ""),
     )

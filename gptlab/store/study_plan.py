@@ -40,6 +40,7 @@ class StoredPlan:
     primary_metric: str
     runs: tuple[PlanEntry, ...]
     problem: str = ""
+    margin: str = ""  # a difference in the primary metric that does not matter; empty for none
 
 
 def load_plan(folder: Path) -> StoredPlan:
@@ -75,6 +76,7 @@ def parse_plan(content: dict[str, Any]) -> StoredPlan:
         baseline=str(content.get("baseline") or ""),
         primary_metric=str(content.get("primary_metric") or ""),
         runs=runs,
+        margin=str(content.get("margin") or ""),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.metrics import Metric
 
 
@@ -18,17 +18,16 @@ class Margin:
     relative: bool
 
     @classmethod
-    def parse(cls, text: str) -> Margin:
-        """ConfigError unless `text` is a positive number or percentage."""
+    def parse(cls, text: str, key: str = "margin") -> Margin:
+        """ConfigError, about `key`, unless `text` is a positive number or percentage."""
         number = text.strip()
         try:
             size = float(number.removesuffix("%"))
         except ValueError:
             size = math.nan
         if not (math.isfinite(size) and size > 0):
-            raise ConfigError(
-                f"margin={text}: must be a positive number (in the metric's unit) or a percentage: 0.01, 1%."
-            )
+            words = "must be a positive number (in the metric's unit) or a percentage: 0.01, 1%."
+            raise wrong_value(key, text, words, code="no-margin")
         relative = number.endswith("%")
         return cls(number, size / 100 if relative else size, relative)
 
