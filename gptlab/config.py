@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 from gptlab.errors import ConfigError, unknown, wrong_value
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: scored on rows of the evaluation's own
 
 ARCHITECTURES = ("gpt", "deep_mlp")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", "none")
@@ -151,7 +151,7 @@ class TrainConfig:
     optimizer: str = "adamw"
     learning_rate: float = _key(1e-3, above=0.0)  # the peak
     schedule: str = "constant"
-    warmup: int = _key(0, low=0)  # steps
+    warmup: float = _key(0, low=0)  # steps, or below 1 the share of the run
     final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
     decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
     weight_decay: float = _key(0.01, low=0.0)
@@ -168,14 +168,25 @@ class TrainConfig:
     deterministic: bool = False
     device: str = "auto"  # auto: cuda where there is one, else cpu
 
-    evaluate_every: int = _key(100, low=1)  # steps; the start and the end are always evaluated
-    evaluation_batches: int = _key(8, low=1)
+    evaluate_every: int = _key(100, low=1)  # moved: evaluation.every
+    evaluation_batches: int = _key(8, low=1)  # moved: evaluation.tokens
     average_last: int = _key(1, low=1)  # final_loss is the mean of the last so many evaluations
-    log_every: int = _key(10, low=1)
+    log_every: float = _key(10, above=0)  # steps, or below 1 the share of the run
     probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
     checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
     keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
     options: dict[str, dict[str, Any]] = _key({})  # options.optimizer, options.schedule: their own arguments
+
+
+@dataclass
+class EvaluationConfig:
+    """What scores a model in training: the same rows for every variant and seed, from the data alone."""
+
+    tokens: int = _key(8192, low=1)  # targets that each evaluation scores, as far as the held-out part has them
+    context: int | None = _key(None, low=1)  # tokens that a row may look back over. None: train.context
+    every: float = _key(100, above=0)  # steps, or below 1 the share of the run; start and end are always evaluated
+    final: bool = True  # at the end, one pass over the whole held-out part
+    final_tokens: int = _key(131072, low=1)  # as far as this many targets
 
 
 @dataclass
@@ -259,6 +270,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig, metadata=NEW)
     probes: ProbesConfig = field(default_factory=ProbesConfig)
     experiment: ExperimentConfig = field(default_factory=ExperimentConfig)
     seed: int = _key(123, low=0, high=2**63 - 1)
@@ -358,7 +370,11 @@ def _check_canonical(where: str, value: Any) -> None:
         for key, item in value.items():
             if not isinstance(key, str) or "." in key:
                 kind = "holds a dot" if isinstance(key, str) else "is no text"
-                raise ConfigError(f"{where or 'config'}: the key {key!r} {kind}, so it could be taken for another one.")
+                raise ConfigError(
+                    f"{where or 'config'}: the key {key!r} {kind}, so it could be taken for another one.",
+                    code="key-not-canonical",
+                    kind=kind,
+                )
             _check_canonical(f"{where}.{key}" if where else key, item)
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):

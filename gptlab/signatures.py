@@ -94,7 +94,11 @@ def read(
             given = f"Given are: {', '.join(sorted(offered))}." if offered else "An option needs a default."
             raise ConfigError(
                 f"{kind} {name!r}: parameter {parameter.name!r} has no default and is nothing that a {kind} is given. "
-                f"{given}"
+                f"{given}",
+                code="component-needs-unknown",
+                kind=kind,
+                name=name,
+                given=given,
             )
     summary = (inspect.getdoc(factory) or "").split("\n")[0]
     return Component(kind, name, factory, tuple(inputs), tuple(options), summary, factory.__module__, options_key)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import one_folder, split
+from gptlab.cli.arguments import Parser, one_folder
 from gptlab.errors import ConfigError
 
 HELP = """\
@@ -22,19 +22,21 @@ plan.json; tables and `gptlab audit` say so.
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the grown study lacks; exit codes as for the study's own command."""
-    given = split(arguments, switches=("--plan",))
+    parser = Parser()
+    parser.switch("--plan")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
-    names = [word for word in given.words if "=" not in word]
+    folders = [word for word in given.words if "=" not in word]
     added = [word for word in given.words if "=" in word]
-    if not names or not added:
+    if not folders or not added:
         raise ConfigError(
             "add: name a study's folder and what to add: gptlab add outputs/runs seed=4,5.", code="add-what"
         )
-    command = grown_command(one_folder("add", names, ""), added)
+    command = grown_command(one_folder("add", folders, ""), added)
     print(f"gptlab: the study's command is now: {' '.join(command)}", file=sys.stderr)
-    if "--plan" in given.options:
+    if given.plan:
         from gptlab.cli import plan
 
         return plan.main(command)
@@ -56,7 +58,7 @@ def grown_command(folder: Path, added: Sequence[str]) -> list[str]:
             code="no-command",
             file=str(folder),
         )
-    own = split(plan.command[1:])
+    own = Parser(overrides=True).read(plan.command[1:])
     words = grown(Composer(own.config_dirs), own.words, added, [run.seed for run in plan.runs])
     parent = folder.resolve().parent
     place = next((word.partition("=")[2] for word in words if word.startswith("output_dir=")), "outputs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gptlab.cli.arguments import one_folder, split
+from gptlab.cli.arguments import Parser, one_folder
 from gptlab.errors import ConfigError
 
 HELP = """\
@@ -20,7 +20,9 @@ CODES = {"pass": 0, "fail": 1, "not asked": 3}
 
 def main(arguments: Sequence[str]) -> int:
     """Print the certificate on stdout."""
-    given = split(arguments, {"--format": ("table", "json")})
+    parser = Parser()
+    parser.option("--format", choices=("table", "json"), default="table")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.texts import printable
 
     found = audit(one_folder("audit", given.words, ""))
-    if given.options.get("--format") == "json":
+    if given.format == "json":
         print(json_text(found.to_json(), indent=1))
     else:
         print(f"{printable(found.study)}: {found.verdict} (protocol {found.protocol[:12]})")

@@ -15,7 +15,7 @@ from gptlab.comparing.comparison import Comparison, Key, Number, Row
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.margin import Margin
 from gptlab.store.plan_history import whole_plan
 from gptlab.store.records import Record, Source, load_sources, parsed_config
@@ -43,9 +43,9 @@ def compare(
     compared, by name.
     """
     if not paths:
-        raise ConfigError("compare: name a study's folder (gptlab ls lists them).")
+        raise ConfigError("compare: name a study's folder (gptlab ls lists them).", code="compare-names-nothing")
     if by not in (None, "step"):
-        raise ConfigError(f"by={by}: only step.")
+        raise wrong_value("by", by, "only step.", code="by-step-only")
     sources = load_sources(paths, histories=bool(by))
     planned = {source.plan.margin for source in sources}
     text = next(iter(planned)) if margin is None and len(planned) == 1 else margin
@@ -73,7 +73,9 @@ def compare_sources(
     """See `compare`; the runs have been read. `alone`: nothing but `metrics` is looked at."""
     variants, notes = group(sources)
     if not variants:
-        raise ConfigError(f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.")
+        raise ConfigError(
+            f"compare: no runs in {', '.join(str(source.folder) for source in sources)}.", code="compare-no-runs"
+        )
     variants = _paired(variants, baseline, by_position=not any(s.plan.command for s in sources))
     primary, more = primary_of(sources)
     measured = dict.fromkeys(key[0] for v in variants for key in v.values)

@@ -95,6 +95,7 @@ class Composer:
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose, check and label one set of overrides. ConfigError for a sweep."""
         from gptlab.declare.checked import from_omegaconf
+        from gptlab.declare.training_rules import refuse_moved
         from gptlab.declare.unused_values import idle_values
 
         texts, parsed = tuple(normalised(overrides)), tuple(self.parse(overrides))
@@ -102,7 +103,9 @@ class Composer:
             if override.is_sweep_override():
                 raise ConfigError(
                     f"{override.input_line}: several values make a sweep, and this composes one config. "
-                    "Use the command line, or a loop. A list is written [a,b]."
+                    "Use the command line, or a loop. A list is written [a,b].",
+                    code="sweep-where-one-is-wanted",
+                    override=override.input_line,
                 )
         composed = self._composed(texts)
         changed = self._changed(composed, parsed)
@@ -110,6 +113,7 @@ class Composer:
             config = from_omegaconf(composed, changed)
         except ConfigError as error:
             raise self._placed(error, parsed) from error
+        refuse_moved({override.key_or_group: override.value() for override in parsed}, config.train)
         self._check_baseline(config.experiment.baseline)
         labelled = bool(config.label)
         if not labelled:
@@ -132,11 +136,15 @@ class Composer:
             if "seed" in self._ablations[name]:
                 raise ConfigError(
                     f"ablation/{name}.yaml: sets seed, but a variant is compared with its baseline at the same seed. "
-                    "Sweep seeds on the command line: seed=1,2,3."
+                    "Sweep seeds on the command line: seed=1,2,3.",
+                    code="ablation-sets-seed",
+                    name=name,
                 )
             if any(key.split(".")[0] == "hydra" for key in self._ablations[name]):
                 raise ConfigError(
-                    f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment."
+                    f"ablation/{name}.yaml: an ablation cannot set hydra; a sweep belongs to an experiment.",
+                    code="ablation-sets-hydra",
+                    name=name,
                 )
         return self._ablations[name]
 
@@ -206,7 +214,12 @@ def _refuse_repeats(parsed: Sequence[Override]) -> None:
         # `model=tiny model={n_layers: 3}` chooses and then changes: not a repetition.
         place = (override.key_or_group, sets_values(override))
         if place in seen:
-            raise ConfigError(f"{override.key_or_group} is given twice: {seen[place]} and {override.input_line}.")
+            raise ConfigError(
+                f"{override.key_or_group} is given twice: {seen[place]} and {override.input_line}.",
+                code="key-given-twice",
+                key_or_group=override.key_or_group,
+                override=override.input_line,
+            )
         seen[place] = str(override.input_line)
 
 

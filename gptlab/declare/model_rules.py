@@ -11,7 +11,7 @@ from gptlab.config import Config, ModelConfig
 from gptlab.declare.probe_rules import check_contexts, check_data_fits, check_paths, check_tokens, why_not_probed
 from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, keys_read, takers, why_unread
 from gptlab.declare.training_rules import check_training
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import ConfigError, unknown, wrong_value
 from gptlab.margin import Margin
 from gptlab.metrics import metric
 from gptlab.model import skeleton
@@ -44,7 +44,11 @@ def _check_gpt(model: ModelConfig) -> None:
     for slot in registry.SLOTS:  # a wrong name is an error even where the slot is not used
         registry.get(slot, getattr(model, slot))
     if model.layer_sizes is not None:
-        raise ConfigError("model.layer_sizes: only architecture=deep_mlp reads it.")
+        raise ConfigError(
+            "model.layer_sizes: only architecture=deep_mlp reads it.",
+            code="layer-sizes-unread",
+            key="model.layer_sizes",
+        )
     _check_layers(model)
     for block in blocks(model):
         _check_heads(block)
@@ -52,13 +56,18 @@ def _check_gpt(model: ModelConfig) -> None:
     if model.tie_weights and model.embedding_scale != "none":
         raise ConfigError(
             f"model.tie_weights=true with model.embedding_scale={model.embedding_scale}: tying sets the scale of the "
-            "shared table by itself (options.init.tied_std); choose one of the two."
+            "shared table by itself (options.init.tied_std); choose one of the two.",
+            code="tied-and-scaled",
+            embedding_scale=model.embedding_scale,
         )
     position = registry.get("position", model.position)
     if getattr(position.factory, "in_attention", False) and not any("position" in p.inputs for p in chosen(model)):
-        raise ConfigError(
-            f"model.position={model.position}: acts inside attention, and no attention of this model takes a position. "
-            "Use position=none, which comes to the same."
+        raise wrong_value(
+            "model.position",
+            model.position,
+            "acts inside attention, and no attention of this model takes a position. "
+            "Use position=none, which comes to the same.",
+            code="position-without-attention",
         )
     _check_options(model.options, chosen(model), "model.options")
     _check_construction(model)
@@ -72,7 +81,11 @@ def _check_layers(model: ModelConfig) -> None:
             for key in settings:
                 if key not in block_keys_read(block):
                     why = why_unread(block, key)
-                    raise ConfigError(f"model.layers.{span}.{key}: would be ignored, because {why}.")
+                    raise ConfigError(
+                        f"model.layers.{span}.{key}: would be ignored, because {why}.",
+                        code="layer-key-ignored",
+                        span=span,
+                    )
             given = settings.get("options", {})
             _check_options(given, block_parts(block), f"model.layers.{span}.options")
 
@@ -81,15 +94,23 @@ def _check_heads(block: ModelConfig) -> None:
     if not any("n_heads" in part.inputs for part in block_parts(block)):
         return
     if block.head_dim is None and block.emb_dim % block.n_heads:
-        raise ConfigError(
-            f"model.n_heads={block.n_heads}: model.emb_dim={block.emb_dim} is not divisible by it. "
-            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}."
+        raise wrong_value(
+            "model.n_heads",
+            block.n_heads,
+            f"model.emb_dim={block.emb_dim} is not divisible by it. "
+            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}.",
+            code="heads-divide",
+            emb_dim=block.emb_dim,
         )
     shared = block.n_kv_heads
     if shared and block.n_heads % shared:
-        raise ConfigError(
-            f"model.n_kv_heads={shared}: model.n_heads={block.n_heads} is not divisible by it. "
-            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}."
+        raise wrong_value(
+            "model.n_kv_heads",
+            shared,
+            f"model.n_heads={block.n_heads} is not divisible by it. "
+            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}.",
+            code="kv-heads-divide",
+            n_heads=block.n_heads,
         )
 
 
@@ -100,15 +121,20 @@ def _check_block(block: ModelConfig) -> None:
     if block.norm_placement in ("post", "deepnorm") and "rezero" in kinds:
         raise ConfigError(
             f"{placement} with model.shortcut=rezero: ReZero takes the place of a norm after the shortcut, which would "
-            "undo its start. Use norm_placement=none or pre."
+            "undo its start. Use norm_placement=none or pre.",
+            code="rezero-after-norm",
+            placement=placement,
         )
     if block.norm_placement == "deepnorm" and kinds != {"add"}:
         raise ConfigError(
-            f"{placement} with model.shortcut={min(kinds - {'add'})}: DeepNorm weighs the shortcut itself."
+            f"{placement} with model.shortcut={min(kinds - {'add'})}: DeepNorm weighs the shortcut itself.",
+            code="deepnorm-shortcut",
+            placement=placement,
         )
     if block.layout == "parallel" and "none" in kinds:
         raise ConfigError(
-            "model.layout=parallel with model.shortcut=none: the second branch would replace the first one."
+            "model.layout=parallel with model.shortcut=none: the second branch would replace the first one.",
+            code="parallel-without-shortcut",
         )
 
 
@@ -124,7 +150,11 @@ def _check_construction(model: ModelConfig) -> None:
 
 def _check_deep_mlp(model: ModelConfig) -> None:
     if model.layer_sizes is None or len(model.layer_sizes) < 2:
-        raise ConfigError("model.layer_sizes: architecture=deep_mlp needs at least an input and an output size.")
+        raise ConfigError(
+            "model.layer_sizes: architecture=deep_mlp needs at least an input and an output size.",
+            code="layer-sizes-too-short",
+            key="model.layer_sizes",
+        )
     _check_options(model.options, chosen(model), "model.options")
 
 
@@ -134,7 +164,12 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
             raise unknown(where, slot, registry.SLOTS)
         used = [part for part in parts if part.kind == slot]
         if not used:
-            raise ConfigError(f"{where}.{slot}: this model has no {slot}, so the options would be ignored.")
+            raise ConfigError(
+                f"{where}.{slot}: this model has no {slot}, so the options would be ignored.",
+                code="options-of-absent-slot",
+                where=where,
+                slot=slot,
+            )
         for name, value in given.items():
             for part in takers(parts, slot, name) or used[:1]:
                 part.checked_options({name: value})
@@ -147,10 +182,12 @@ def _check_all_read(config: Config, changed: Collection[str]) -> None:
         section, _, name = key.partition(".")
         why = why_not_probed(config, key)
         if why:
-            raise ConfigError(f"{key}: would be ignored, because {why}.")
+            raise ConfigError(f"{key}: would be ignored, because {why}.", code="key-ignored", key=key)
         if section == "model" and name.split(".")[0] not in read | {"options"}:
             why = why_unread(model, name)
-            raise ConfigError(f"model.{name}={getattr(model, name)}: would be ignored, because {why}.")
+            raise wrong_value(
+                f"model.{name}", getattr(model, name), f"would be ignored, because {why}.", code="model-key-ignored"
+            )
 
 
 def _closest_divisor(whole: int, wanted: int) -> int:

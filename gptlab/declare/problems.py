@@ -50,12 +50,16 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
     if isinstance(error, yaml.YAMLError):
         return _yaml(error)
     if isinstance(error, RecursionError):
-        return ConfigError(f"{place}: a defaults list leads back to itself.")
+        return ConfigError(f"{place}: a defaults list leads back to itself.", code="defaults-circle", place=place)
     if isinstance(error, AttributeError) and not isinstance(error, OmegaConfBaseException):
         # OmegaConf merges into a node that is null without looking.
-        return ConfigError(f"{place}: sets a key inside of something that is null here, such as a probe left out.")
+        return ConfigError(
+            f"{place}: sets a key inside of something that is null here, such as a probe left out.",
+            code="inside-null",
+            place=place,
+        )
     if isinstance(error, OverrideParseException):
-        return ConfigError(f"{error.override}: {_slip(error)}")
+        return ConfigError(f"{error.override}: {_slip(error)}", code="override-grammar", override=error.override)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error, place)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
@@ -66,8 +70,12 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
     said = " ".join(str(error).split()) or type(error).__name__
     if said.startswith("Ambiguous value for argument "):
         override = said.split("'")[1]
-        return ConfigError(f"{override}: several values make a sweep; one is wanted here. A list is written [a,b].")
-    return ConfigError(f"{place}: {said}" if place else said)
+        return ConfigError(
+            f"{override}: several values make a sweep; one is wanted here. A list is written [a,b].",
+            code="sweep-where-one-is-allowed",
+            override=override,
+        )
+    return ConfigError(f"{place}: {said}" if place else said, code="hydra-said")
 
 
 def _missing(error: MissingConfigException, place: str) -> ConfigError:
@@ -76,7 +84,13 @@ def _missing(error: MissingConfigException, place: str) -> ConfigError:
         return unknown(f"{group}={name}", name, error.options, OPTIONS)
     named_in = re.match(r"In '([^']+)'", str(error))
     where = f"{named_in[1]}.yaml" if named_in else place
-    return ConfigError(f"{where}: its defaults list names {group}/{name}, and there is no such file.")
+    return ConfigError(
+        f"{where}: its defaults list names {group}/{name}, and there is no such file.",
+        code="defaults-names-no-file",
+        where=where,
+        group=group,
+        name=name,
+    )
 
 
 def _yaml(error: yaml.YAMLError) -> ConfigError:
@@ -91,7 +105,7 @@ def _yaml(error: yaml.YAMLError) -> ConfigError:
     elif "constructor for the tag" in problem:
         problem = "a tag with an exclamation mark; a config file holds plain data only"
     where = f"{_near(mark.name)}, line {mark.line + 1}" if mark else "YAML"
-    return ConfigError(f"{where}: {problem}.")
+    return ConfigError(f"{where}: {problem}.", code="yaml", where=where, problem=problem)
 
 
 def _near(path: str) -> str:

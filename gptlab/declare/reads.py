@@ -29,7 +29,10 @@ def blocks(model: ModelConfig) -> list[ModelConfig]:
     if not isinstance(model.layers, dict):
         raise ConfigError(
             f"model.layers={model.layers!r}: must say what of which layers: model.layers.0.norm=identity, or in a file "
-            "layers: {0: {norm: identity}}."
+            "layers: {0: {norm: identity}}.",
+            code="layers-not-said",
+            key="model.layers",
+            value=model.layers,
         )
     if not model.layers:
         return [model] if model.n_layers else []

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gptlab import registry
 from gptlab.config import Config, DataConfig, ModelConfig
 from gptlab.declare.reads import block_parts, chosen, keys_read, takers
-from gptlab.declare.training_rules import settle_training
+from gptlab.declare.training_rules import settle_evaluation, settle_intervals, settle_training
 from gptlab.declare.unused_values import default_metric
 from gptlab.model.feed_forward import hidden_width
 from gptlab.model.per_layer import checked_settings, layer_config, layers_of
@@ -52,13 +52,13 @@ def settle(config: Config) -> Config:
         activations=context(probes.activations, 64),
     )
     data = settle_data(_at_home(config.data, "path"), model.vocab_size)
-    train = settle_training(config.train, model)
+    config = dataclasses.replace(config, train=settle_training(config.train, model))
+    config = settle_intervals(dataclasses.replace(config, evaluation=settle_evaluation(config)))
     primary = config.experiment.primary_metric or default_metric(config)
     return dataclasses.replace(
         _at_home(config, "output_dir"),
         probes=probes,
         data=data,
-        train=train,
         model=_settle_model(model),
         experiment=dataclasses.replace(config.experiment, primary_metric=primary),
     )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import unknown, wrong_value
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
 from gptlab.model.positions import AttentionPosition
@@ -93,6 +93,20 @@ class MultiHeadAttention(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
         return self.out_proj(y.transpose(1, 2).flatten(2))  # (B, heads, T, head_dim) -> (B, T, emb_dim)
 
+    def masked_flops(self, tokens: int) -> tuple[int, int]:
+        """Of the products that torch executes over one row: those of pairs beyond the window, those masked within it.
+
+        A window is counted at its full width, and so is the context without one; the second number is then the causal
+        half, or what a window lacks at the ends of the row.
+        """
+        reach = tokens if self.window is None else min(tokens, self.window if self.causal else 2 * self.window - 1)
+        window = tokens if self.window is None else min(tokens, self.window)
+        # With a window of w, tokens 1 to w - 1 see 1 to w - 1 others behind them, themselves included, and the rest w.
+        behind = window * (window + 1) // 2 + (tokens - window) * window
+        visible = behind if self.causal else 2 * behind - tokens
+        pair = 4 * self.W_query.out_features  # one multiply-add for the logit and one for the sum, in every dimension
+        return pair * tokens * (tokens - reach), pair * (tokens * reach - visible)
+
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, emb_dim) -> q (B, n_heads, T, head_dim), k and v (B, n_kv_heads, T, head_dim), normed and rotated."""
         q, k, v = self.W_query(x), self.W_key(x), self.W_value(x)
@@ -162,9 +176,21 @@ def _check(
     implementation: str,
 ) -> None:
     if emb_dim is not None and emb_dim % n_heads:
-        raise ConfigError(f"model.n_heads={n_heads}: model.emb_dim={emb_dim} is not divisible by it.")
+        raise wrong_value(
+            "model.n_heads",
+            n_heads,
+            f"model.emb_dim={emb_dim} is not divisible by it.",
+            code="attention-heads-divide",
+            emb_dim=emb_dim,
+        )
     if n_kv_heads < 1 or n_heads % n_kv_heads:
-        raise ConfigError(f"model.n_kv_heads={n_kv_heads}: model.n_heads={n_heads} is not divisible by it.")
+        raise wrong_value(
+            "model.n_kv_heads",
+            n_kv_heads,
+            f"model.n_heads={n_heads} is not divisible by it.",
+            code="attention-kv-heads-divide",
+            n_heads=n_heads,
+        )
     for name, value, allowed in (
         ("qk_norm", qk_norm, _QK_NORMS),
         ("scale", scale, _SCALES),
@@ -173,14 +199,27 @@ def _check(
         if value not in allowed:
             raise unknown(f"{_OPTIONS}.{name}", value, allowed)
     if window is not None and window < 1:
-        raise ConfigError(f"{_OPTIONS}.window={window}: must be 1 or more; a token must at least see itself.")
+        raise wrong_value(
+            f"{_OPTIONS}.window",
+            window,
+            "must be 1 or more; a token must at least see itself.",
+            code="attention-window",
+        )
     if softcap is not None and not softcap > 0:
-        raise ConfigError(f"{_OPTIONS}.softcap={softcap}: must be above 0.")
+        raise wrong_value(f"{_OPTIONS}.softcap", softcap, "must be above 0.", code="softcap-not-positive")
     if softcap is not None and implementation == "sdpa":
-        raise ConfigError(f"{_OPTIONS}.softcap={softcap}: implementation=sdpa cannot cap logits. Use auto or manual.")
+        raise wrong_value(
+            f"{_OPTIONS}.softcap",
+            softcap,
+            "implementation=sdpa cannot cap logits. Use auto or manual.",
+            code="softcap-with-sdpa",
+        )
     if qk_norm == "l2" and scale != "inverse_sqrt":
-        raise ConfigError(
-            f"{_OPTIONS}.scale={scale}: would be ignored, because qk_norm=l2 has a learned scale of its own."
+        raise wrong_value(
+            f"{_OPTIONS}.scale",
+            scale,
+            "would be ignored, because qk_norm=l2 has a learned scale of its own.",
+            code="scale-with-l2",
         )
 
 

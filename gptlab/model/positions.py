@@ -81,7 +81,11 @@ class RotaryPosition(AttentionPosition):
         head_dim = head_dim or emb_dim // n_heads
         if head_dim % 2:
             raise ConfigError(
-                f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number."
+                f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number.",
+                code="rope-odd-head",
+                key="model.position",
+                value="rope",
+                head_dim=head_dim,
             )
         if pairing not in ("half", "interleaved"):
             raise unknown("model.options.position.pairing", pairing, ("half", "interleaved"))
@@ -116,7 +120,10 @@ class ALiBi(AttentionPosition):
         super().__init__()
         if not causal:
             raise ConfigError(
-                "model.position=alibi: measures how far back a token lies, and model.causal=false looks ahead."
+                "model.position=alibi: measures how far back a token lies, and model.causal=false looks ahead.",
+                code="alibi-not-causal",
+                key="model.position",
+                value="alibi",
             )
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
@@ -148,4 +155,9 @@ def _angles(length: int, dim: int, base: float) -> Tensor:
 
 def _check_base(base: float) -> None:
     if not base > 1:
-        raise ConfigError(f"model.options.position.base={base:g}: must be above 1.")
+        raise ConfigError(
+            f"model.options.position.base={base:g}: must be above 1.",
+            code="position-base",
+            key="model.options.position.base",
+            value=base,
+        )

@@ -16,8 +16,9 @@ from gptlab import config as schema
 from gptlab.config import Config
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.planning import rules, sweep
+from gptlab.store.csv_text import is_missing
 
 SCHEMA = 1
 
@@ -169,14 +170,24 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
         baselines.append(baseline)
     if all(baseline is job for job, baseline in zip(jobs, baselines, strict=True)):
         name = jobs[0].config.experiment.baseline
-        raise ConfigError(f"experiment.baseline={name}: every run is its own baseline, so nothing would be compared.")
+        raise wrong_value(
+            "experiment.baseline",
+            name,
+            "every run is its own baseline, so nothing would be compared.",
+            code="all-are-baselines",
+        )
     return baselines, added
 
 
 def _refuse_idle_baseline(jobs: Sequence[Job]) -> None:
     named = next((job.config.experiment.baseline for job in jobs if job.config.experiment.baseline != "none"), None)
     if named or any(o.key_or_group == "experiment.baseline" for job in jobs for o in job.parsed):
-        raise ConfigError(f"experiment.baseline={named or 'none'}: would be ignored, because no run has an ablation.")
+        raise wrong_value(
+            "experiment.baseline",
+            named or "none",
+            "would be ignored, because no run has an ablation.",
+            code="baseline-without-ablation",
+        )
 
 
 def _say_added(added: Sequence[Job]) -> Iterator[str]:
@@ -215,11 +226,19 @@ def _label(jobs: Sequence[Job]) -> None:
             job.config.label = label(job.ablations, named, word if ablating else "")
     taken: dict[str, Job] = {}
     for job in jobs:
+        if is_missing(job.config.label):
+            why = "tables would take this name for a missing value. Choose another one."
+            raise wrong_value("label", job.config.label, why, code="label-missing")
         other = taken.setdefault(job.config.label, job)
         if _variant(other.config) != _variant(job.config):
             one, two = (" ".join(j.overrides) for j in (other, job))
-            raise ConfigError(
-                f"label={job.config.label}: two different variants would have this name: {one}  and  {two}."
+            raise wrong_value(
+                "label",
+                job.config.label,
+                f"two different variants would have this name: {one}  and  {two}.",
+                code="label-twice",
+                one=one,
+                two=two,
             )
 
 

@@ -122,5 +122,9 @@ def _refuse_too_large(model: nn.Module) -> None:
     if present and needed > present:
         raise GptlabError(
             f"probes.gradients.paths=true: {copies} float64 copies of the weights need {needed / 2**30:,.0f} GiB, this "
-            f"machine has {present / 2**30:,.0f} GiB. Use a smaller model."
+            f"machine has {present / 2**30:,.0f} GiB. Use a smaller model.",
+            code="paths-memory",
+            key="probes.gradients.paths",
+            value="true",
+            copies=copies,
         )

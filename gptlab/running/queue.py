@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.planning.additions import recorded_additions
 from gptlab.planning.plan import Plan, PlannedRun
 from gptlab.running.decisions import Decision, decide
@@ -54,7 +54,14 @@ def open_study(plan: Plan, command: Sequence[str] = ()) -> tuple[Path, Plan]:
         files.write_json(folder / PLAN, document, durable=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigError(f"output_dir={plan.output_dir}: cannot write into {folder} ({reason}).") from error
+        raise wrong_value(
+            "output_dir",
+            plan.output_dir,
+            f"cannot write into {folder} ({reason}).",
+            code="output-dir-not-writable",
+            folder=folder,
+            reason=reason,
+        ) from error
     return folder, plan
 
 

@@ -83,17 +83,26 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
-            raise ConfigError(f"compare: there is no folder {str(path)!r}.")
+            raise ConfigError(f"compare: there is no folder {str(path)!r}.", code="compare-no-such-folder")
         if seen.setdefault(os.path.realpath(path), path) is not path:
-            raise ConfigError(f"compare: {path} is named twice.")
+            raise ConfigError(f"compare: {path} is named twice.", code="named-twice", path=path)
         if _is_run(path):
             folder = Path(os.path.dirname(os.path.abspath(path))) if path.name in ("", "..") else path.parent
             chosen = studies.setdefault(folder, [])
             if chosen is None:
-                raise ConfigError(f"compare: {path} is named twice, alone and as a part of {folder}.")
+                raise ConfigError(
+                    f"compare: {path} is named twice, alone and as a part of {folder}.",
+                    code="named-alone-and-as-part",
+                    path=path,
+                    folder=folder,
+                )
             chosen.append(_planned(path))
         elif studies.setdefault(path, None) is not None:
-            raise ConfigError(f"compare: {path} is named twice, as a whole and by some of its runs.")
+            raise ConfigError(
+                f"compare: {path} is named twice, as a whole and by some of its runs.",
+                code="named-whole-and-in-part",
+                path=path,
+            )
     return [_load(folder, chosen, histories) for folder, chosen in studies.items()]
 
 

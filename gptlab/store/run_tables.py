@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gptlab.store.csv_text import unguarded
 from gptlab.store.damage import UNREADABLE, DamagedError, parsing, reason
 from gptlab.store.json_text import parse_json
 from gptlab.store.names import GENERATION, HISTORY, LAYERS, RESULT, SAMPLES
@@ -40,8 +41,8 @@ def read_layers(folder: Path, hashes: Mapping[str, str]) -> Rows:
     types: dict[str, Callable[[str], Any]] = {
         "step": int,
         "layer": _layer,
-        "part": str,
-        "metric": str,
+        "part": unguarded,
+        "metric": unguarded,
         "value": _number,
     }
     rows: list[dict[str, Any]] = []

@@ -269,7 +269,7 @@ def test_a_full_disk_is_no_verdict_on_the_variant(
 @pytest.mark.slow
 def test_killed_by_the_system_at_any_time(tmp_path: Path) -> None:
     overrides = ["model=toy_lesson", "data=sentences", "probes=counting", "model.drop_rate=0.1", "train.budget=400",
-                 "train.checkpoint_every=20", "train.evaluate_every=25"]  # fmt: skip
+                 "train.checkpoint_every=20", "evaluation.every=25"]  # fmt: skip
     script = (
         "import sys; from pathlib import Path; from gptlab import compose; from gptlab.running.execute import execute; "
         "folder = Path(sys.argv[1]); "
