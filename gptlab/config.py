@@ -22,7 +22,6 @@ SCHEMA_VERSION = 2  # 2: scored on rows of the evaluation's own
 
 ARCHITECTURES = ("gpt", "deep_mlp")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", "none")
-LAYOUTS = ("serial", "parallel", "attention_only", "feed_forward_only")
 EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
@@ -96,7 +95,7 @@ class ModelConfig:
     n_kv_heads: int | None = _key(None, low=1)  # None: as n_heads
     attention_bias: bool = True  # of attention's output projection
     feed_forward_bias: bool = True
-    layout: str = _key("serial", choices=LAYOUTS)
+    layout: str = "serial"
     embedding_scale: str = _key("none", choices=EMBEDDING_SCALES)
     shortcut: str = "add"
     shortcut_attention: str | None = None  # None: as `shortcut`

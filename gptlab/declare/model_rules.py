@@ -16,7 +16,7 @@ from gptlab.margin import Margin
 from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.per_layer import layer_config, layers_of
-from gptlab.model.slots import Parts
+from gptlab.model.slots import Parts, acts_in_attention
 
 
 def check(config: Config, changed: Collection[str] = ()) -> None:
@@ -42,7 +42,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
 
 def _check_gpt(model: ModelConfig) -> None:
     for slot in registry.SLOTS:  # a wrong name is an error even where the slot is not used
-        registry.get(slot, getattr(model, slot))
+        registry.get(slot, getattr(model, registry.key_of(slot)))
     if model.layer_sizes is not None:
         raise ConfigError(
             "model.layer_sizes: only architecture=deep_mlp reads it.",
@@ -61,7 +61,7 @@ def _check_gpt(model: ModelConfig) -> None:
             embedding_scale=model.embedding_scale,
         )
     position = registry.get("position", model.position)
-    if getattr(position.factory, "in_attention", False) and not any("position" in p.inputs for p in chosen(model)):
+    if acts_in_attention(position) and not any("position" in p.inputs for p in chosen(model)):
         raise wrong_value(
             "model.position",
             model.position,

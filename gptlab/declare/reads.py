@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from gptlab import registry
 from gptlab.config import ModelConfig
 from gptlab.errors import ConfigError
-from gptlab.model.block import LAYOUTS, PLACEMENTS
+from gptlab.model.block import PLACEMENTS
 from gptlab.model.per_layer import layer_config
+from gptlab.model.slots import inner_parts
 
 # Read by the frame of the model itself, whatever fills its slots. The sizes count as read even where a component
 # ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
@@ -58,22 +59,25 @@ def chosen(model: ModelConfig) -> list[registry.Component]:
 
 
 def block_parts(block: ModelConfig) -> list[registry.Component]:
-    """The components of one block, those that they ask for included."""
-    has_attention, has_feed_forward = LAYOUTS[block.layout]
-    place = PLACEMENTS[block.norm_placement]
-    parts: list[registry.Component] = []
-    for present, slot, own in (
-        (has_attention, "attention", "shortcut_attention"),
-        (has_feed_forward, "feed_forward", "shortcut_feed_forward"),
-    ):
-        if present:
-            where = own if getattr(block, own) else "shortcut"
-            parts.append(registry.get(slot, getattr(block, slot)))
+    """The components of one block, itself and those that they ask for or build inside included."""
+    layout = registry.get("block", block.layout)
+    parts = [layout]
+    for name in layout.inputs:
+        if name in registry.SHORTCUTS:
+            where = name if getattr(block, name) else "shortcut"
             parts.append(registry.get("shortcut", getattr(block, where), where=f"model.{where}"))
-    if place.before or place.output or place.after:
-        parts.append(registry.get("norm", block.norm))
-    wanted = {name for part in parts for name in part.inputs} & registry.SLOTS.keys()
-    return parts + [registry.get(slot, getattr(block, slot)) for slot in sorted(wanted)]
+        elif name in registry.SLOTS and (name != "norm" or _has_norms(block)):
+            parts.append(registry.get(name, getattr(block, name)))
+    wanted = {name for part in parts[1:] for name in part.inputs} & registry.SLOTS.keys()
+    parts += [registry.get(slot, getattr(block, slot)) for slot in sorted(wanted)]
+    inside = [inner for part in parts for inner in inner_parts(part, block.options.get(part.kind, {}))]
+    return parts + [part for part in inside if part not in parts]
+
+
+def _has_norms(block: ModelConfig) -> bool:
+    """Whether the placement leaves a norm within the block."""
+    place = PLACEMENTS[block.norm_placement]
+    return place.before or place.output or place.after
 
 
 def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[registry.Component]:
@@ -86,7 +90,8 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
     if model.architecture == "deep_mlp":
         return DEEP_MLP_FRAME
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
-    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in ("position", "init", "norm")}
+    frame = ("position", "init", "norm")
+    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in frame}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
         keys |= {"norm"}
     if model.norm == "identity" and model.norm_placement not in _PLACED_BY_SCALE:
@@ -98,18 +103,13 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
 
 def block_keys_read(block: ModelConfig) -> frozenset[str]:
     """The keys that one block reads."""
-    has_attention, has_feed_forward = LAYOUTS[block.layout]
-    place = PLACEMENTS[block.norm_placement]
-    keys = {"layout", "norm_placement", "options"}
-    keys |= (ATTENTION_KEYS if has_attention else set()) | (FEED_FORWARD_KEYS if has_feed_forward else set())
-    if has_attention or has_feed_forward:
-        keys |= {"drop_shortcut"}
-    if place.before or place.output or place.after:
-        keys |= {"norm"}
-    own = [block.shortcut_attention] * has_attention + [block.shortcut_feed_forward] * has_feed_forward
-    if None in own:
+    layout = registry.get("block", block.layout)
+    parts = block_parts(block)
+    keys = {"layout", "norm_placement", "options"}.union(*(part.inputs for part in parts))
+    if not _has_norms(block) and not any("norm" in part.inputs for part in parts if part.kind != "block"):
+        keys -= {"norm"}
+    if any(getattr(block, name) is None for name in set(registry.SHORTCUTS) & set(layout.inputs)):
         keys |= {"shortcut"}
-    keys |= {name for part in block_parts(block) for name in part.inputs}
     if any(getattr(block, site) is None for site in (_SITES - {"drop_embedding"}) & keys):
         keys |= {"drop_rate"}
     return frozenset(keys - _overruled(block))

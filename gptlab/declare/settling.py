@@ -29,10 +29,7 @@ GENERAL = {
 Node = TypeVar("Node", Config, DataConfig)
 
 _SIZES = ("n_heads", "head_dim", "expansion", "hidden_dim", "hidden_multiple")
-_SLOT_OF = {slot: slot for slot in registry.SLOTS} | {
-    "shortcut_attention": "shortcut",
-    "shortcut_feed_forward": "shortcut",
-}
+_SLOT_OF = {registry.key_of(slot): slot for slot in registry.SLOTS} | dict.fromkeys(registry.SHORTCUTS, "shortcut")
 
 
 def settle(config: Config) -> Config:

@@ -73,7 +73,8 @@ class Kill:
         return act
 
 
-def _half_of_second(_: Any, path: Path) -> None:
+def _half_of_second(_: Any, target: Any) -> None:
+    path = target if isinstance(target, Path) else Path(target.name)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
@@ -253,15 +254,20 @@ def test_execute_resumes_and_says_so(tmp_path: Path) -> None:
 def test_a_full_disk_is_no_verdict_on_the_variant(
     whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise (
-            SafetensorError("I/O error") if writer == "save_file" else OSError(errno.ENOSPC, "No space left on device")
-        )
+    real = os.rename
+
+    def full(*arguments: Any, **__: Any) -> None:
+        if writer == "save_file":
+            raise SafetensorError('IoError(Os { code: 28, message: "No space left on device" }) (os error 28)')
+        if "step_" not in str(arguments[0]):
+            return real(*arguments)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint if writer == "save_file" else checkpoint.os, writer, full)
-        with pytest.raises(StorageError):
+        patched.setattr(checkpoint if writer == "save_file" else os, writer, full)
+        with pytest.raises(StorageError) as caught:
             execute(whole[0], tmp_path)
+    assert caught.value.errno == errno.ENOSPC and str(caught.value).startswith("disk full (")
     assert not (tmp_path / "result.json").exists()
     expect_the_same_in_the_end(whole, tmp_path)
 
