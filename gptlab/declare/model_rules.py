@@ -12,6 +12,7 @@ from gptlab.declare.probe_rules import check_contexts, check_data_fits, check_pa
 from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, instead, keys_read, takers, why_unread
 from gptlab.declare.training_rules import check_training
 from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.margin import Margin
 from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.per_layer import layer_config, layers_of
@@ -35,6 +36,8 @@ def check(config: Config, changed: Collection[str] = (), declared: ModelConfig |
     check_contexts(config)
     check_paths(config)
     _check_all_read(config, changed, declared or config.model)
+    if config.experiment.margin:
+        Margin.parse(config.experiment.margin, "experiment.margin")
     if config.experiment.primary_metric:
         metric(config.experiment.primary_metric, "experiment.primary_metric")
     check_training(config, changed)

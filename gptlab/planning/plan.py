@@ -44,6 +44,7 @@ class PlannedRun:
             "id": self.id,
             "label": self.label,
             "seed": self.seed,
+            "variant": _variant(self.config)[:12],  # the id without its seed: which runs one table covers
             "folder": self.folder,
             "overrides": list(self.overrides),
             "baseline_id": self.baseline_id,
@@ -59,6 +60,7 @@ class Plan:
     question: str
     baseline: str
     primary_metric: str
+    margin: str
     analysis: dict[str, Any]  # what is computed after the runs: its name and its options; empty for nothing
     output_dir: Path
     runs: tuple[PlannedRun, ...]
@@ -74,6 +76,7 @@ class Plan:
             "command": list(command),
             "baseline": self.baseline,
             "primary_metric": self.primary_metric,
+            "margin": self.margin or None,
             "analysis": self.analysis,
             "runs": [run.to_json() for run in self.runs],
             **({"skipped": list(self.skipped)} if self.skipped else {}),
@@ -104,6 +107,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
         primary_metric=first.primary_metric or "",
+        margin=first.margin,
         analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),

@@ -244,7 +244,7 @@ def test_the_same_words_plan_the_same_runs() -> None:
     first, second = (tiny("ablation=relu,post_ln", "seed=1,2").to_json(["gptlab"]) for _ in range(2))
     assert json.dumps(first) == json.dumps(second)
     assert first["schema"] == 1 and first["command"] == ["gptlab"]
-    assert list(first["runs"][0]) == ["id", "label", "seed", "folder", "overrides", "baseline_id", "delta"]
+    assert list(first["runs"][0]) == ["id", "label", "seed", "variant", "folder", "overrides", "baseline_id", "delta"]
 
 
 def test_folders_are_short_and_safe() -> None:
