@@ -30,7 +30,7 @@ _SOURCES: dict[str, frozenset[str]] = {
     "activations": frozenset({"logit_std", "log_z"}),
 }  # fmt: skip
 _OF_TOKENS = ("parameters_tied", "parameters_untied", "ln_vocab_size", "logit_std", "log_z")
-_TRAINED = ("final_", "train_loss", "validation_", "excess", "best_", "heldout_")
+_TRAINED = ("final_", "train_loss", "auxiliary_", "validation_", "excess", "best_", "heldout_")
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ _ALL = (
     Metric("grad_split_cosine", "cosine", "neither", "stochastic", "between the two parts; -1 where they cancel"),
     Metric("path_share", "fraction", "neither", "stochastic", "mean |part of a gradient| by later branches on its way"),
     Metric("train_loss", "nats/token", "lower", "stochastic", "loss of the batch of one step, before its update"),
+    Metric("auxiliary_loss", "nats/token", "neither", "stochastic", "what a part adds to the loss of a step, weighted"),
     Metric("validation_loss", "nats/token", "lower", "stochastic", "mean cross-entropy over the validation rows"),
     Metric("excess", "nats/token", "lower", "stochastic", "validation loss above the entropy of the language"),
     Metric(

@@ -15,6 +15,7 @@ from torch import Tensor
 from gptlab.config import identity
 from gptlab.data.batches import Batch, TokenSource
 from gptlab.model import GPT, learning_rate_scales
+from gptlab.model.gpt import Output
 from gptlab.probes import Subject
 from gptlab.store.names import HISTORY
 from gptlab.training import checkpoint, progress
@@ -49,9 +50,9 @@ class Training:
         self.tiny = is_tiny(self.train, model)
         self.model = model.to(self.device)
         self.updates = Updates(model, self.train, learning_rate_scales(model, config.model))
-        self.features: Callable[[Tensor], Tensor] = model.features
+        self.run_model: Callable[[Tensor], Output] = model.run
         if self.train.compile:
-            self.features = torch.compile(model.features)
+            self.run_model = torch.compile(model.run)
         self.budget = Budget.of(config)
         self.share = rate_shares(in_steps(self.train, self.budget), self.budget.steps)
         self.source: TokenSource = subject.source  # type: ignore[assignment]
@@ -143,27 +144,36 @@ class Training:
     def _step(self, step: int) -> Step:
         """One update of the weights. What it returns has not been waited for."""
         train = self.train
-        share = self.share(step) * clocked_warmup(train, self.budget, self.found.spent)
+        rate = self.share(step) * clocked_warmup(train, self.budget, self.found.spent)
         batch = self._here(self.source.train_batch(step, train.batch_size, self.context, self.seed))
         losses = []
+        auxiliary: dict[str, Tensor] = {}
         parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)
         for number, (inputs, targets) in enumerate(parts):
             seed_dropout(self.seed, step, number, self.device)
             with precision(train, self.device, self.tiny):
-                loss = cross_entropy(self.features(inputs), self.model.out_head, targets)
+                output = self.run_model(inputs)
+                loss = cross_entropy(output.features, self.model.out_head, targets)
             if train.accumulate > 1:
                 loss = loss / train.accumulate
-            loss.backward()
+            total = loss
+            for name, extra in output.losses.items():  # part of the gradient, and of no loss that is reported
+                share = extra.float() / train.accumulate
+                total = total + share
+                auxiliary[name] = auxiliary.get(name, 0.0) + share.detach()
+            total.backward()
             losses.append(loss.detach())
         norm = self.updates.clip()
-        self.updates.set_rate(share)
+        self.updates.set_rate(rate)
         self.updates.step()
-        return Step(losses[0] if len(losses) == 1 else torch.stack(losses).sum(), norm, train.learning_rate * share)
+        mean = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        return Step(mean, norm, train.learning_rate * rate, auxiliary)
 
     def _log(self, step: Step, *, evaluating: bool) -> None:
         found = self.found
         found.loss = float(step.loss)
-        metrics: dict[str, float | None] = {"train_loss": found.loss}
+        found.auxiliary = {f"auxiliary_loss/{name}": float(value) for name, value in step.auxiliary.items()}
+        metrics: dict[str, float | None] = {"train_loss": found.loss, **found.auxiliary}
         if evaluating:
             metrics |= self._evaluated()
         metrics |= {"grad_norm": float(step.norm), "learning_rate": step.rate}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,11 +33,15 @@ class Trained(Measurement):
 
 
 class Step(NamedTuple):
-    """What one update leaves to be read: loss of its batch, norm of its gradient before clipping, learning rate."""
+    """What one update leaves to be read: loss of its batch, norm of its gradient before clipping, learning rate.
+
+    `auxiliary`: by name, what parts of the model added to the loss, as they weighted it, a mean over micro-batches.
+    """
 
     loss: Tensor
     norm: Tensor
     rate: float
+    auxiliary: Mapping[str, Tensor]
 
 
 @dataclass
@@ -50,6 +54,7 @@ class Found:
     samples: list[dict[str, Any]] = field(default_factory=list)
     before: list[float] = field(default_factory=list)  # validation loss of each document before training
     loss: float = math.nan  # of the last training batch that was looked at
+    auxiliary: dict[str, float] = field(default_factory=dict)  # metric -> auxiliary loss of that batch
     finite: bool = True
     broke_at: int | None = None  # the first step whose loss, gradient or weights were not finite
 
@@ -94,6 +99,7 @@ class Found:
             "training_flops": spent.flops if math.isfinite(spent.flops) else None,
             "train_seconds": spent.seconds,
             "tokens_per_second": spent.tokens / spent.seconds if spent.seconds else None,
+            **self.auxiliary,
         }
         word = classify(final, initial, rise_error=used[-1].rise_error, excess=excess, unigram=unigram)
         return word, {name: value for name, value in metrics.items() if value is not None}
