@@ -61,7 +61,11 @@ def check(experiment: ExperimentConfig) -> None:
     if experiment.analysis is not None:
         get(experiment.analysis).checked_options(experiment.options)
     elif experiment.options:
-        raise ConfigError("experiment.options: would be ignored, because experiment.analysis is not set.")
+        raise ConfigError(
+            "experiment.options: would be ignored, because experiment.analysis is not set.",
+            code="options-without-analysis",
+            key="experiment.options",
+        )
 
 
 def describe(experiment: ExperimentConfig) -> str:

@@ -80,7 +80,11 @@ class Run:
     def _existing(self, name: str) -> Path:
         path = self.folder / name
         if not path.exists():
-            raise GptlabError(f"{path}: not there. The run is {self.result['state']}, or its probe was left out.")
+            raise GptlabError(
+                f"{path}: not there. The run is {self.result['state']}, or its probe was left out.",
+                code="artifact-not-there",
+                path=path,
+            )
         return path
 
 

@@ -16,12 +16,13 @@ Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
 _SOURCES: dict[str, frozenset[str]] = {
     "run": frozenset({"seconds"}),
     "training": frozenset({
-        "final_loss", "final_excess", "final_causal_loss", "initial_loss", "initial_loss_expected", "entropy_floor",
+        "final_loss", "final_excess", "final_causal_loss", "best_loss", "best_step", "heldout_loss", "heldout_error",
+        "heldout_bits_per_byte", "initial_loss", "initial_loss_expected", "entropy_floor",
         "unigram_entropy", "steps", "tokens", "training_flops", "train_seconds", "tokens_per_second",
     }),
     "parameters": frozenset({
         "parameters", "parameters_tied", "parameters_untied", "mib", "flops_forward_per_token",
-        "flops_training_per_token",
+        "flops_visible_per_token", "flops_training_per_token",
     }),
     "gradients": frozenset({
         "loss", "ln_vocab_size", "grad_norm", "grad_norm_first", "grad_norm_last", "grad_mean_abs"
@@ -29,7 +30,7 @@ _SOURCES: dict[str, frozenset[str]] = {
     "activations": frozenset({"logit_std", "log_z"}),
 }  # fmt: skip
 _OF_TOKENS = ("parameters_tied", "parameters_untied", "ln_vocab_size", "logit_std", "log_z")
-_TRAINED = ("final_", "train_loss", "validation_", "excess", "best_")
+_TRAINED = ("final_", "train_loss", "auxiliary_", "validation_", "excess", "best_", "heldout_")
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,21 @@ _ALL = (
     Metric("parameters_untied", "parameters", "lower", "exact", "weights if the output head had its own matrix"),
     Metric("parameters_tied", "parameters", "lower", "exact", "weights if the output head shared the token embedding"),
     Metric("mib", "MiB", "lower", "exact", "memory of the weights, as stored (4 bytes each in float32)"),
-    Metric("flops_forward_per_token", "FLOPs/token", "lower", "exact", "multiplications and additions, forward pass"),
-    Metric("flops_training_per_token", "FLOPs/token", "lower", "exact", "the same for forward and backward together"),
+    Metric(
+        "flops_forward_per_token",
+        "FLOPs/token",
+        "lower",
+        "exact",
+        "of a forward pass; masked pairs included",
+    ),
+    Metric("flops_visible_per_token", "FLOPs/token", "lower", "exact", "of a forward pass; masked pairs left out"),
+    Metric(
+        "flops_training_per_token",
+        "FLOPs/token",
+        "lower",
+        "exact",
+        "of forward and backward together",
+    ),
     Metric("loss", "nats/token", "neither", "stochastic", "of one batch before training; squared error for vectors"),
     Metric("ln_vocab_size", "nats/token", "neither", "exact", "ln(vocab_size): the loss of guessing all words equally"),
     Metric("grad_norm", "L2 norm", "neither", "positive_scale", "square root of the sum of squared gradients"),
@@ -92,6 +106,7 @@ _ALL = (
     Metric("grad_split_cosine", "cosine", "neither", "stochastic", "between the two parts; -1 where they cancel"),
     Metric("path_share", "fraction", "neither", "stochastic", "mean |part of a gradient| by later branches on its way"),
     Metric("train_loss", "nats/token", "lower", "stochastic", "loss of the batch of one step, before its update"),
+    Metric("auxiliary_loss", "nats/token", "neither", "stochastic", "what a part adds to the loss of a step, weighted"),
     Metric("validation_loss", "nats/token", "lower", "stochastic", "mean cross-entropy over the validation rows"),
     Metric("excess", "nats/token", "lower", "stochastic", "validation loss above the entropy of the language"),
     Metric(
@@ -101,6 +116,11 @@ _ALL = (
     Metric("final_loss", "nats/token", "lower", "stochastic", "mean validation loss of the last evaluations"),
     Metric("final_excess", "nats/token", "lower", "stochastic", "mean excess of the last evaluations"),
     Metric("final_causal_loss", "nats/token", "lower", "stochastic", "mean causal loss of the last evaluations"),
+    Metric("best_loss", "nats/token", "lower", "stochastic", "lowest validation loss on the way"),
+    Metric("best_step", "steps", "neither", "stochastic", "the step of best_loss"),
+    Metric("heldout_loss", "nats/token", "lower", "stochastic", "mean over the whole held-out part, at the end"),
+    Metric("heldout_error", "nats/token", "neither", "stochastic", "standard error of heldout_loss over documents"),
+    Metric("heldout_bits_per_byte", "bits/byte", "lower", "stochastic", "heldout_loss for each byte of text, in bits"),
     Metric("initial_loss", "nats/token", "neither", "stochastic", "validation loss before training"),
     Metric("initial_loss_expected", "nats/token", "neither", "stochastic", "ln V + s^2/2 for logits of s.d. s"),
     Metric("entropy_floor", "nats/token", "neither", "exact", "entropy of the language given all that came before"),
@@ -126,7 +146,13 @@ def declare(metric: Metric) -> Metric:
             raise unknown(f"metric {metric.name}: {what}", value, allowed)
     present = METRICS.setdefault(metric.name, metric)
     if present != metric and (metric.name in OWN or present.source != metric.source):
-        raise ConfigError(f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].")
+        raise ConfigError(
+            f"metric {metric.name!r} is already declared, as: {present.meaning} [{present.unit}].",
+            code="metric-declared-twice",
+            name=metric.name,
+            meaning=present.meaning,
+            unit=present.unit,
+        )
     METRICS[metric.name] = metric  # by its own plugin, changed and loaded again
     return metric
 

@@ -37,8 +37,11 @@ SLOTS: dict[str, str] = {
     "feed_forward": "transforms each token on its own",
     "position": "tells the model where a token stands",
     "shortcut": "joins a branch to the residual stream",
+    "block": "one layer of the model: which branches it has, and how they meet",
     "init": "chooses the distribution of every weight",
 }
+SLOT_KEYS = {"block": "layout"}  # where the key of the model config has another name than the slot that it fills
+SHORTCUTS = ("shortcut_attention", "shortcut_feed_forward")  # inputs of these names arrive as built shortcuts
 SLOT_INPUTS: dict[str, frozenset[str]] = {"norm": frozenset({"dim"})}  # what a slot is given beyond the model keys
 ENTRY_POINT_GROUP = "gptlab.components"
 BUILTINS = "gptlab.model"
@@ -67,9 +70,14 @@ class Kind:
     facts: Mapping[str, Any] = field(default_factory=dict)  # what can be said in `register` -> if it is not said
 
 
+def key_of(slot: str) -> str:
+    """The key of the model config that names the component of a slot."""
+    return SLOT_KEYS.get(slot, slot)
+
+
 def _slot(slot: str, meaning: str) -> Kind:
-    offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
-    return Kind(meaning, f"model.{slot}", f"model.options.{slot}", (BUILTINS,), offered)
+    offered = MODEL_KEYS | SLOTS.keys() | {"layer", "make_part"} | SLOT_INPUTS.get(slot, frozenset())
+    return Kind(meaning, f"model.{key_of(slot)}", f"model.options.{slot}", (BUILTINS,), offered)
 
 
 KINDS: dict[str, Kind] = {slot: _slot(slot, meaning) for slot, meaning in SLOTS.items()} | {
@@ -95,7 +103,9 @@ KINDS: dict[str, Kind] = {slot: _slot(slot, meaning) for slot, meaning in SLOTS.
     "optimizer": Kind(
         "updates the weights", "train.optimizer", "train.options.optimizer", ("gptlab.training.optimizers",),
         offered=TRAIN_KEYS, first=("groups",),
-        facts={"elementwise": False},  # each weight is updated by itself, so a small model may lie in one buffer
+        # `elementwise`: each weight is updated by itself, so a small model may lie in one buffer; `states`: numbers
+        # that it keeps for each weight.
+        facts={"elementwise": False, "states": 2},
     ),
     "schedule": Kind(
         "the learning rate after warm-up, step by step", "train.schedule", "train.options.schedule",
@@ -145,7 +155,11 @@ def _refuse_taken(present: Component | None, component: Component) -> None:
     global _count
     if present and (present.module, present.factory.__qualname__) != (component.module, component.factory.__qualname__):
         raise ConfigError(
-            f"{present.kind} {present.name!r} is already registered by {present.module}; {component.module} may not."
+            f"{present.kind} {present.name!r} is already registered by {present.module}; {component.module} may not.",
+            code="component-registered-twice",
+            kind=present.kind,
+            name=present.name,
+            module=present.module,
         )
     _count += 1
     if not _is_own(component.module) and component.module.partition(".")[0] != "torch":
@@ -195,7 +209,12 @@ def load_plugins(modules: Iterable[str]) -> None:
         if new and _count == before and not _passes_on(sys.modules[module]):
             _empty[module] = _count
         if _empty.get(module) == _count:  # with more registered since, it may have been mended and loaded again
-            raise ConfigError(f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).")
+            raise ConfigError(
+                f"plugins: {module} registers nothing. A component needs @register(SLOT, NAME).",
+                code="plugin-registers-nothing",
+                key="plugins",
+                module=module,
+            )
 
 
 def _passes_on(plugin: ModuleType) -> bool:
@@ -209,7 +228,7 @@ def _import(module: str, where: str) -> None:
     try:
         importlib.import_module(module)
     except GptlabError as error:
-        raise ConfigError(f"{where}: {module}: {error}") from error
+        raise ConfigError(f"{where}: {module}: {error}", code="plugin-refused", where=where, module=module) from error
     except ModuleNotFoundError as error:
         missing = error.name or module
         itself = f"{module}.".startswith(f"{missing}.")  # or the package that it should be in
@@ -220,4 +239,9 @@ def _import(module: str, where: str) -> None:
         said = f"{where}: no module named {missing!r}. {hint}"
         raise ConfigError(said, code="no-such-module", key=where, value=missing, searched=folders) from error
     except (Exception, SystemExit) as error:  # a script without a main guard may call sys.exit()
-        raise ConfigError(f"{where}: importing {module!r} raised {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{where}: importing {module!r} raised {type(error).__name__}: {error}",
+            code="plugin-raised",
+            where=where,
+            module=module,
+        ) from error

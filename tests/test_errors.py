@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import pytest
 
 from gptlab.declare.composer import Composer
 from gptlab.errors import ConfigError, unknown, wrong_value
 from gptlab.store.locks import BusyError
+from tests.support import messages
+
+SAID_IN_SEVERAL_WAYS = {
+    "decoding-cannot-go-back",
+    "no-equals-sign",
+    "no-such-command",
+    "unknown-name",
+    "wrong-type",
+}  # one kind each
 
 
 def test_a_name_that_does_not_exist_carries_what_would_do() -> None:
@@ -55,3 +65,21 @@ def test_a_mistake_on_the_command_line_has_its_code(override: str, code: str, ke
     with pytest.raises(ConfigError) as caught:
         Composer().job([override])
     assert (caught.value.code, caught.value.key, caught.value.facts.get("suggestion")) == (code, key, suggestion)
+
+
+def test_every_error_has_a_code() -> None:
+    assert [made.place for made in messages.all_made() if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", made.code)] == []
+
+
+def test_no_two_kinds_of_error_share_a_code() -> None:
+    kinds: dict[str, set[tuple[str, str]]] = {}
+    for made in messages.all_made():
+        kinds.setdefault(made.code, set()).add((made.kind, re.sub("<.*?>", "<>", made.sentence)))
+    several = {code for code, said in kinds.items() if len(said) > 1}
+    assert several == SAID_IN_SEVERAL_WAYS
+    assert [code for code in several if len({kind for kind, _ in kinds[code]}) > 1] == []
+
+
+def test_the_golden_file_has_every_message_as_it_is() -> None:
+    """After a message was changed on purpose: `make messages`."""
+    assert messages.GOLDEN.read_text(encoding="utf-8") == messages.text()

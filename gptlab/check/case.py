@@ -89,7 +89,9 @@ def refuse_too_large(config: Config) -> None:
     if present and needed > present:
         raise GptlabError(
             f"check: {COPIES} copies of the weights need {needed / 2**30:,.0f} GiB, this machine has "
-            f"{present / 2**30:,.0f} GiB. Check the same ablation on a small model: model=tiny."
+            f"{present / 2**30:,.0f} GiB. Check the same ablation on a small model: model=tiny.",
+            code="check-memory",
+            copies=COPIES,
         )
 
 

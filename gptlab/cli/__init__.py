@@ -8,13 +8,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
+from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError, GptlabError, closest
 
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
 COMMANDS = {
     "plan": "gptlab.cli.plan",
+    "add": "gptlab.cli.add",
+    "audit": "gptlab.cli.audit",
     "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
@@ -27,15 +31,15 @@ COMMANDS = {
     "rerun": "gptlab.cli.rerun",
     "gc": "gptlab.cli.collect",
 }
+_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(map(_decoded, sys.argv[1:])) if argv is None else list(argv)
     full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
-        _find_plugins_here()
-        code = _dispatch(arguments)
+        code = dispatch(arguments)
         sys.stdout.flush()  # here, so that a closed pipe is noticed here
     except GptlabError as error:
         if full_error:
@@ -57,43 +61,94 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _decoded(argument: str) -> str:
+    """An argument as UTF-8, whatever the locale: under C, Python takes the bytes of an ä for no text."""
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeDecodeError:
+        return argument  # it is refused where it is used, by name
+
+
 def _find_plugins_here() -> None:
     """`plugins=[mine]` finds mine.py beside the user's conf/, however gptlab was started."""
     try:
         here = os.getcwd()
     except FileNotFoundError as error:
-        raise ConfigError("the folder that you are in has been removed. Go to another one.") from error
+        raise ConfigError(
+            "the folder that you are in has been removed. Go to another one.", code="working-folder-gone"
+        ) from error
     if here not in sys.path:
         sys.path.append(here)
 
 
-def _dispatch(arguments: list[str]) -> int:
+def dispatch(arguments: Sequence[str]) -> int:
+    """Run one command. A mistake of the user's is raised, as GptlabError."""
+    _find_plugins_here()
     word = arguments[0] if arguments else ""
     if word in COMMANDS:
         code: int = importlib.import_module(COMMANDS[word]).main(arguments[1:])
         return code
-    if "--version" in arguments:
-        print(f"gptlab {importlib.import_module('gptlab').__version__}")
-        return 0
     if word and "=" not in word and not word.startswith(("-", "+", "~")):
         raise _unknown_command(arguments)
-    from gptlab.cli import hydra_flags
+    return _without_command(arguments)
 
-    if hydra_flags.wanted(arguments):
-        return hydra_flags.main(arguments)
+
+def _without_command(arguments: Sequence[str]) -> int:
+    """A question to gptlab or to Hydra, or overrides: a run."""
+    given = _read(arguments)
+    if given.version:
+        print(f"gptlab {importlib.import_module('gptlab').__version__}")
+        return 0
+    if given.help:
+        from gptlab.cli import help
+
+        return help.main(given.config_dirs)
+    if given.hydra_help or given.shell_completion or given.cfg or given.info:
+        from gptlab.cli import hydra_flags
+
+        return hydra_flags.main(arguments, given)
+    for flag in ("--package", "--resolve"):
+        if getattr(given, flag.strip("-")):
+            raise ConfigError(f"{flag}: belongs to --cfg.", code="flag-without-cfg", key=flag)
     from gptlab.cli import run
 
     return run.main(arguments)
 
 
-def _unknown_command(arguments: list[str]) -> ConfigError:
+def _read(arguments: Sequence[str]) -> Namespace:
+    parser = Parser(overrides=True)
+    for flags in (("--version",), ("--hydra-help",), ("--resolve",), ("--shell-completion", "-sc")):
+        parser.switch(*flags)
+    parser.option("--cfg", "-c", choices=("job", "hydra", "all"))
+    parser.option("--package", "-p")
+    parser.add_argument("--info", "-i", nargs="?", const="all", choices=_INFO)
+    try:
+        return parser.read(arguments)
+    except ConfigError as error:
+        if (error.code, error.key) != ("unknown-name", "option"):
+            raise
+        from gptlab.declare.overrides import GROUPS
+        from gptlab.declare.slips import foreign_flag
+
+        flag = error.facts["value"]
+        place = next(at for at, text in enumerate(arguments) if text.partition("=")[0] == flag)
+        value = arguments[place].partition("=")[2] or "".join(arguments[place + 1 : place + 2])
+        raise foreign_flag(flag, value, GROUPS) or error from None
+
+
+def _unknown_command(arguments: Sequence[str]) -> ConfigError:
     from gptlab.declare.composer import Composer
     from gptlab.declare.slips import VERBS, refuse_slips
 
     word, following = arguments[0], "".join(arguments[1:2])
     match = closest(word, COMMANDS)
     if match and word not in VERBS and not following.startswith("="):
-        return ConfigError(f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.")
+        return ConfigError(
+            f"{word!r} is no command. Did you mean {match!r}? Commands: {', '.join(COMMANDS)}.",
+            code="unknown-command-near",
+            value=word,
+            suggestion=match,
+        )
     try:
         refuse_slips([text for text in arguments if not text.startswith("-")], Composer().groups)
     except ConfigError as error:

@@ -62,7 +62,9 @@ def write(findings: Findings, folder: Path) -> list[Path]:
             for stem, draw in findings.figures.items():
                 paths += save(draw(), folder, stem)
     except OSError as error:
-        raise GptlabError(f"cannot write into {folder}: {error.strerror or error}.") from error
+        raise GptlabError(
+            f"cannot write into {folder}: {error.strerror or error}.", code="analysis-not-written", folder=folder
+        ) from error
     return paths
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.config import Config
 from gptlab.declare.composer import Composer
 from gptlab.errors import ConfigError
@@ -33,7 +33,9 @@ _COLORS = {"pass": "green", "fail": "bold red", "not applicable": "dim"}
 
 def main(arguments: Sequence[str]) -> int:
     """Print one report per variant on stdout."""
-    given = split(arguments, {"--format": ("table", "json")})
+    parser = Parser(overrides=True)
+    parser.option("--format", choices=("table", "json"), default="table")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -47,9 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     for run in _asked(plan, composer, given.words):
         report = check(run.config, _baseline(plan, run, composer))
         reports.append(report)
-        if given.options.get("--format") != "json":
+        if given.format != "json":
             _print(report)
-    if given.options.get("--format") == "json":
+    if given.format == "json":
         print(json.dumps([report.to_json() for report in reports], indent=1, ensure_ascii=False))
     return 0 if all(report.passed for report in reports) else 1
 

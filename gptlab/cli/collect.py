@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gptlab.cli.arguments import one_folder, split
+from gptlab.cli.arguments import Parser, names, one_folder
 from gptlab.config import Config
 from gptlab.errors import unknown
 
@@ -19,7 +19,10 @@ _KEPT = ("running", "planned")
 
 def main(arguments: Sequence[str]) -> int:
     """Print the list on stdout; remove what is on it only with --yes."""
-    given = split(arguments, {"--state": None}, ["--yes"])
+    parser = Parser()
+    parser.option("--state")
+    parser.switch("--yes")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -27,19 +30,23 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.store.collect import clear, collect
     from gptlab.store.states import STATES
 
-    states = tuple(filter(None, given.options.get("--state", "").split(",")))
+    states = tuple(names(given.state))
     for state in states:
         if state not in STATES or state in _KEPT:
             raise unknown("--state", state, set(STATES) - set(_KEPT))
     found = list(collect(folder, states))
+    if not given.words:
+        from gptlab.data import cache
+
+        found += collect(cache.folder())
     gone = 0
     for waste in found:
-        done = clear(waste) if "--yes" in given.options else None
+        done = clear(waste) if given.yes else None
         gone += bool(done)
         word = {None: "", True: "removed  ", False: "in use   "}[done]
         print(f"{word}{waste.path}  ({waste.what}, {_bytes(waste.size)})")
     total = _bytes(sum(waste.size for waste in found))
-    if "--yes" in given.options:
+    if given.yes:
         print(f"{gone} of {len(found)} removed, {total}.")
     else:
         print(f"{len(found)} found, {total}." + (" Nothing was removed: --yes does that." if found else ""))

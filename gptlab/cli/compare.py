@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.errors import ConfigError, unknown
+from gptlab.cli.arguments import Parser, names
+from gptlab.errors import ConfigError
 
 HELP = """\
 usage: gptlab compare PATH... [--baseline VARIANT] [--metric M[,M...]] [--margin 0.01|1%] [--by step]
@@ -27,37 +29,40 @@ Compares the variants in studies (their folders) or in single runs (their folder
   gptlab compare STUDY --metric final_loss --margin 1% --format latex > table.tex"""
 
 FORMATS = ("table", "md", "csv", "json", "latex", "html")
-OPTIONS = ("--baseline", "--metric", "--margin", "--by", "--format")
+OPTIONS = ("--baseline", "--metric", "--margin", "--by")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the comparison on stdout. 2 for what cannot be compared."""
-    words, options, flags = _split(arguments)
-    if "--help" in flags:
+    parser = Parser()
+    for flag in OPTIONS:
+        parser.option(flag)
+    parser.option("--format", choices=FORMATS, default="table")
+    parser.switch("--diff")
+    parser.switch("--pooled")
+    given = parser.read(arguments)
+    if given.help:
         print(HELP)
         return 0
-    format = options.get("--format", "table")
-    if format not in FORMATS:
-        raise unknown("--format", format, FORMATS)
-    if "--diff" in flags:
-        return _diff(words, {**options, **dict.fromkeys(flags & {"--pooled"}, "")}, format)
+    if given.diff:
+        return _diff(given)
     from gptlab.comparing.assemble import compare
     from gptlab.show.comparison_table import print_comparison
     from gptlab.show.exports import export
 
     comparison = compare(
-        words,
-        baseline=options.get("--baseline"),
-        metrics=[name for name in options.get("--metric", "").split(",") if name],
-        by=options.get("--by"),
-        margin=options.get("--margin"),
-        pooled="--pooled" in flags,
+        given.words,
+        baseline=given.baseline,
+        metrics=names(given.metric),
+        by=given.by,
+        margin=given.margin,
+        pooled=given.pooled,
     )
-    if format == "table":
+    if given.format == "table":
         print_comparison(comparison)
         return 0
-    print(export(comparison, format), end="")
-    if format in ("csv", "latex"):  # the others say it themselves
+    print(export(comparison, given.format), end="")
+    if given.format in ("csv", "latex"):  # the others say it themselves
         from gptlab.comparing.caption import lost_runs
 
         for warning in (*lost_runs(comparison), *comparison.warnings):
@@ -65,40 +70,20 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], dict[str, str], set[str]]:
-    words: list[str] = []
-    options: dict[str, str] = {}
-    flags: set[str] = set()
-    rest = iter(arguments)
-    for text in rest:
-        flag, equals, value = text.partition("=")
-        flag = "--help" if flag == "-h" else flag
-        if not flag.startswith("-"):
-            words.append(text)
-        elif flag in ("--help", "--diff", "--pooled") and not equals:
-            flags.add(flag)
-        elif flag not in OPTIONS:
-            raise unknown("option", flag, [*OPTIONS, "--diff", "--help", "--pooled"])
-        elif flag in options:
-            raise ConfigError(f"{flag}: given twice. There can be only one.")
-        else:
-            options[flag] = value if equals else next(rest, "")
-            if not options[flag]:
-                raise ConfigError(f"{flag}: needs a value.")
-    return words, options, flags
-
-
-def _diff(words: Sequence[str], options: dict[str, str], format: str) -> int:
-    others = [flag for flag in options if flag != "--format"]
-    if others or format not in ("table", "json"):
-        raise ConfigError("--diff: takes two run folders, and --format table or json. Nothing else.")
+def _diff(given: Namespace) -> int:
+    words = given.words
+    others = [flag for flag in (*OPTIONS, "--pooled") if getattr(given, flag.strip("-"))]
+    if others or given.format not in ("table", "json"):
+        raise ConfigError(
+            "--diff: takes two run folders, and --format table or json. Nothing else.", code="diff-takes-no-options"
+        )
     if len(words) != 2:
-        raise ConfigError(f"--diff: takes two run folders, and this names {len(words)}.")
+        raise ConfigError(f"--diff: takes two run folders, and this names {len(words)}.", code="diff-takes-two-runs")
     from gptlab.comparing.diff import run_differences
     from gptlab.texts import printable
 
     found = run_differences(Path(words[0]), Path(words[1]))
-    if format == "json":
+    if given.format == "json":
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
     print(f"A: {printable(words[0])}\nB: {printable(words[1])}")

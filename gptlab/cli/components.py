@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ _PLUGINS = "plugins="
 
 def main(arguments: Sequence[str]) -> int:
     """Print kinds and components on stdout."""
-    given = split(arguments, {"--format": ("text", "md")})
+    parser = Parser()
+    parser.option("--format", choices=("text", "md"), default="text")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     for kind in wanted:
         if kind not in registry.KINDS:
             raise unknown("slot", kind, registry.KINDS)
-    say = _markdown if given.options.get("--format") == "md" else _text
+    say = _markdown if given.format == "md" else _text
     print("\n\n".join("\n".join(say(kind)) for kind in wanted or registry.KINDS))
     return 0
 
@@ -45,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
 def _plugins(words: Sequence[str]) -> list[str]:
     for word in words:
         if not word.startswith(_PLUGINS):
-            raise ConfigError(f"{word}: only plugins=[MODULE,...] can be set here.")
+            raise ConfigError(
+                f"{word}: only plugins=[MODULE,...] can be set here.", code="components-takes-plugins", value=word
+            )
     listed = ",".join(word.removeprefix(_PLUGINS).strip("[]") for word in words)
     return [name.strip() for name in listed.split(",") if name.strip()]
 

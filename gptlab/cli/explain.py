@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.config import NOT_IDENTITY, SCHEMA_VERSION, Config, flatten, identity, identity_keys
 from gptlab.errors import ConfigError, GptlabError
 
@@ -45,12 +45,14 @@ class Named:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the explanation on stdout. 0, also when two ids differ: that is no failure."""
-    given = split(arguments)
+    given = Parser(overrides=True).read(arguments)
     if given.help:
         print(HELP)
         return 0
     if len(given.words) not in (1, 2):
-        raise ConfigError("explain-id: name one or two runs; put the overrides of one run in quotes.")
+        raise ConfigError(
+            "explain-id: name one or two runs; put the overrides of one run in quotes.", code="explain-id-words"
+        )
     found = [_named(word, given.config_dirs) for word in given.words]
     if len(found) == 1:
         _explain(found[0])
@@ -70,13 +72,15 @@ def _named(word: str, config_dirs: Sequence[str]) -> Named:
         try:
             words = shlex.split(word)
         except ValueError as error:
-            raise ConfigError(f"explain-id: a quote is not closed in {word!r}.") from error
+            raise ConfigError(
+                f"explain-id: a quote is not closed in {word!r}.", code="explain-id-quote", value=word
+            ) from error
         return Named(word, compose(words, config_dirs), "")
     folder = find_run(word, Path(Config().output_dir))
     try:
         return Named(str(folder), read_config(folder), recorded_id(folder))
     except DamagedError as damage:
-        raise GptlabError(f"{folder}: {damage}.") from damage
+        raise GptlabError(f"{folder}: {damage}.", code="explain-id-damaged", folder=folder) from damage
 
 
 def _explain(one: Named) -> None:

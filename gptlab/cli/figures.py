@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError, unknown
 from gptlab.store.files import make_folder
 
@@ -25,8 +26,11 @@ def main(arguments: Sequence[str]) -> int:
     """Write the figures, print each path on stdout."""
     from gptlab.book.figures import FIGURES, write
 
-    names, folder = _split(arguments)
-    if names is None:
+    parser = Parser()
+    parser.option("--output", "-o", default="figures")
+    given = parser.read(arguments)
+    names, folder = given.words, Path(given.output)
+    if given.help:
         print(HELP + "\n".join(f"  {name:18} {what}" for name, what in FIGURES.items()))
         return 0
     for name in names:
@@ -39,26 +43,9 @@ def main(arguments: Sequence[str]) -> int:
         for path in write(list(dict.fromkeys(names)) or list(FIGURES), folder):
             print(path, flush=True)
     except OSError as error:
-        raise ConfigError(f"figures: cannot write into {folder}: {error.strerror or error}.") from error
+        raise ConfigError(
+            f"figures: cannot write into {folder}: {error.strerror or error}.",
+            code="figures-not-written",
+            folder=folder,
+        ) from error
     return 0
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str] | None, Path]:
-    """Names (None: help is wanted) and the output folder. ConfigError for any other option."""
-    names: list[str] = []
-    folder = Path("figures")
-    rest = iter(arguments)
-    for text in rest:
-        flag, equals, value = text.partition("=")
-        if flag in ("-h", "--help"):
-            return None, folder
-        if flag in ("-o", "--output"):
-            value = value if equals else next(rest, "")
-            if not value:
-                raise ConfigError(f"figures: {flag} needs a folder.")
-            folder = Path(value)
-        elif text.startswith("-"):
-            raise unknown("option", flag, ["--output", "--help"])
-        else:
-            names.append(text)
-    return names, folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gptlab.cli.arguments import one_folder, split
+from gptlab.cli.arguments import Parser, names, one_folder
 from gptlab.config import Config
 from gptlab.errors import ConfigError
 
@@ -21,26 +21,26 @@ config.
   gptlab ls --sort -loss --top 10 --columns label,seed,loss,model.emb_dim --format md
 
 A condition has and, or, not, parentheses; == != < <= > >= ~ (contains), in (a, b); a KEY alone: is there."""
-_ALLOWED = {
-    "--where": None, "--sort": None, "--top": None, "--columns": None, "--format": ("table", "csv", "json", "md"),
-}  # fmt: skip
+_FORMATS = ("table", "csv", "json", "md")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the listing on stdout."""
-    given = split(arguments, _ALLOWED)
+    parser = Parser()
+    for flag in ("--where", "--sort", "--top", "--columns"):
+        parser.option(flag)
+    parser.option("--format", choices=_FORMATS, default="table")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
     folder = one_folder("ls", given.words, Config().output_dir)
     from gptlab.show.listing import list_runs, print_rows, select
 
-    top = given.options.get("--top")
+    top = given.top
     if top is not None and not top.isdecimal():
-        raise ConfigError(f"--top: {top!r} is no number.")
-    rows = select(
-        list_runs(folder), given.options.get("--where", ""), given.options.get("--sort", ""), int(top) if top else None
-    )
-    columns = [key.strip() for key in given.options.get("--columns", "").split(",") if key.strip()]
-    print_rows(rows, folder, given.options.get("--format", "table"), columns)
+        raise ConfigError(f"--top: {top!r} is no number.", code="not-a-number", key="--top", value=top)
+    rows = select(list_runs(folder), given.where or "", given.sort or "", int(top) if top else None)
+    columns = names(given.columns)
+    print_rows(rows, folder, given.format, columns)
     return 0

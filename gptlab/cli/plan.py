@@ -5,29 +5,38 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gptlab import analyses
-from gptlab.cli.arguments import split
-from gptlab.config import Config
+from gptlab.cli.arguments import Parser
+from gptlab.planning.costs import cost
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running.decisions import Decision, explain, survey
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 HELP = """\
-usage: gptlab plan [KEY=VALUE ...] [--format table|json] [--config-dir FOLDER]
+usage: gptlab plan [KEY=VALUE ...] [--parts] [--format table|json] [--config-dir FOLDER]
 
 Shows the runs that the same words without `plan` would start: for each variant its exact difference to the baseline,
 parameters, forward FLOPs per token, memory (weights; peak of the gradient probe or of training, estimated), what each
 training would spend, and below that which runs are there already, and what would be done with them. Nothing is run.
+`-` stands for a number that cannot be had without running; why is said below. `--parts` counts the parameters of each
+part of the model, in its first block and in all; the JSON has them always.
 
   gptlab plan experiment=chapter4
+  gptlab plan --parts
   gptlab plan model=gpt3_175b"""
-MIB = 2**20
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the plan on stdout, its notes on stderr."""
-    given = split(arguments, {"--format": ("table", "json")})
+    parser = Parser(overrides=True)
+    parser.option("--format", choices=("table", "json"), default="table")
+    parser.switch("--parts")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -36,41 +45,17 @@ def main(arguments: Sequence[str]) -> int:
         print(f"gptlab: {note}", file=sys.stderr)
     costs = {run.id: cost(run.config) for run in _variants(plan)}
     decisions = survey(plan, plan.output_dir / plan.study)
-    if given.options.get("--format") == "json":
+    if given.format == "json":
         print(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False))
     else:
         _print_table(plan, costs)
+        if given.parts:
+            _print_parts(plan, costs)
         if plan.analysis:
             print(f"Then the analysis {analyses.describe(plan.runs[0].config.experiment)}")
         for line in explain(plan.runs, decisions):
             print(line)
     return 0
-
-
-def cost(config: Config) -> dict[str, float | int | None]:
-    """Counts of one variant; `peak_mib`: what the gradient probe and the training, where there are any, need at their
-    peak; and of a training what it is going to spend: `steps`, `tokens`, `training_flops`.
-    """
-    from gptlab.probes.parameters import count
-    from gptlab.probes.shapes import memory_estimate
-
-    costs: dict[str, float | int | None] = {**count(config), "peak_mib": None}
-    peaks = []
-    probe = config.probes.gradients
-    if probe and probe.context:
-        peaks.append(memory_estimate(config.model, probe.batch_size, probe.context)[1])
-    if config.train.budget is not None:
-        from gptlab.training.budget import Budget
-        from gptlab.training.memory import peak_bytes
-
-        peaks.append(peak_bytes(config))
-        budget = Budget.of(config)
-        if (steps := budget.steps) is not None:
-            costs["steps"], costs["tokens"] = steps, steps * budget.tokens_per_step
-            costs["training_flops"] = steps * budget.flops_per_step
-    if peaks:
-        costs["peak_mib"] = max(peaks) / MIB
-    return costs
 
 
 def _variants(plan: Plan) -> list[PlannedRun]:
@@ -89,28 +74,67 @@ def _document(plan: Plan, costs: dict[str, dict[str, Any]], decisions: Sequence[
 
 
 def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("variant", "parameters", "difference", "FLOPs/token", "weights MiB", "peak MiB", "changed"):
-        table.add_column(heading, justify="left" if heading in ("variant", "changed") else "right")
+    table = _table("variant", "parameters", "difference", "FLOPs/token", "weights MiB", "peak MiB", "changed")
     labels = {run.id: run.label for run in plan.runs}
     by_label = {run.label: costs[run.id] for run in _variants(plan)}
     for run in _variants(plan):
         base = by_label.get(labels.get(run.baseline_id or "", ""))
         table.add_row(*(Text(cell) for cell in _cells(run, by_label[run.label], base)))
-    # A pipe has no width: let it be as wide as the words need.
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console = _console()
     console.print(table)
+    for label, found in by_label.items():
+        for why, names in _reasons(found["missing"]).items():
+            console.print(Text(f"{label}: {', '.join(names)}: -, because {why}."), soft_wrap=True)
     seeds = list(dict.fromkeys(run.seed for run in plan.runs))
     named = (
         f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"
     )
     words = f"{len(plan.runs)} {'runs' if len(plan.runs) > 1 else 'run'} ({named}), in {plan.output_dir}/{plan.study}/."
     console.print(Text(" ".join([words, *_training(list(by_label.values())), "Nothing was run."])), soft_wrap=True)
+
+
+def _print_parts(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
+    """Parameters by part: of the first block, and of the whole model."""
+    from rich.text import Text
+
+    table = _table("variant", "part", "in the first block", "in the model", "share")
+    for run in _variants(plan):
+        cost = costs[run.id]
+        for key, size in cost.items():
+            if not key.startswith("parameters/"):
+                continue
+            part = key.removeprefix("parameters/")
+            block = cost["block"].get(part)
+            cells = (run.label, part, "" if block is None else f"{block:,}", f"{size:,}")
+            table.add_row(*map(Text, (*cells, f"{size / cost['parameters']:.1%}")))
+    _console().print(table)
+
+
+def _table(*headings: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("variant", "part", "changed") else "right")
+    return table
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A pipe has no width: let it be as wide as the words need.
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+def _reasons(missing: dict[str, str]) -> dict[str, list[str]]:
+    """Why -> what is missing for it."""
+    found: dict[str, list[str]] = {}
+    for name, why in missing.items():
+        found.setdefault(why, []).append(name)
+    return found
 
 
 def _training(costs: Sequence[dict[str, Any]]) -> list[str]:
@@ -120,8 +144,8 @@ def _training(costs: Sequence[dict[str, Any]]) -> list[str]:
         return []
 
     def span(key: str, form: str) -> str:
-        ends = dict.fromkeys(format(end(cost[key] for cost in trained), form) for end in (min, max))
-        return " to ".join(ends)
+        known = [cost[key] for cost in trained if cost[key] is not None]
+        return " to ".join(dict.fromkeys(format(end(known), form) for end in (min, max))) if known else "-"
 
     steps, tokens, flops = span("steps", ","), span("tokens", ","), span("training_flops", ".2g")
     return [f"Each trains {steps} steps: {tokens} tokens, {flops} FLOPs."]
@@ -134,9 +158,9 @@ def _cells(run: PlannedRun, costs: dict[str, Any], base: dict[str, Any] | None) 
         run.label,
         f"{costs['parameters']:,}",
         "" if difference is None else f"{difference:+,}" if difference else "=",
-        f"{costs['flops_forward_per_token']:,}",
+        "-" if costs["flops_forward_per_token"] is None else f"{costs['flops_forward_per_token']:,}",
         f"{costs['mib']:,.1f}",
-        "" if costs["peak_mib"] is None else f"{costs['peak_mib']:,.1f}",
+        f"{costs['peak_mib']:,.1f}" if costs["peak_mib"] is not None else "-" if "peak_mib" in costs["missing"] else "",
         "(baseline)"
         if is_baseline
         else ", ".join(f"{key}: {_say(a)} -> {_say(b)}" for key, (a, b) in run.delta.items()),

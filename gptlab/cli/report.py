@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.errors import ConfigError, GptlabError, unknown
+from gptlab.cli.arguments import Parser
+from gptlab.errors import ConfigError, GptlabError
 
 HELP = """\
 usage: gptlab report STUDY [-o FILE] [--margin 0.01|1%]
@@ -17,58 +18,41 @@ generated texts, failures, environment. The file opens from disk, asks no networ
 --margin      a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
 
   gptlab report outputs/chapter4/2026-01-02_03-04-05-000006"""
-_LONG = {"-o": "--output", "-h": "--help"}
-_OPTIONS = ("--output", "--margin")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the report, print its path on stdout."""
-    words, options = _split(arguments)
-    if "--help" in options:
+    parser = Parser()
+    parser.option("--output", "-o")
+    parser.option("--margin")
+    given = parser.read(arguments)
+    words = given.words
+    if given.help:
         print(HELP)
         return 0
     if len(words) != 1:
         raise ConfigError(
-            f"report: name one study's folder, and this names {len(words) or 'none'} (gptlab ls lists them)."
+            f"report: name one study's folder, and this names {len(words) or 'none'} (gptlab ls lists them).",
+            code="report-takes-one-study",
         )
     folder = Path(words[0])
     if not folder.is_dir():
-        raise ConfigError(f"report: there is no folder {words[0]!r}.")
+        raise ConfigError(f"report: there is no folder {words[0]!r}.", code="report-no-such-folder")
     from gptlab.comparing.assemble import compare
     from gptlab.comparing.caption import lost_runs
     from gptlab.show.report.page import write_report
     from gptlab.texts import printable
 
-    comparison = compare([folder], margin=options.get("--margin"))
-    target = options.get("--output")
+    comparison = compare([folder], margin=given.margin)
+    target = given.output
     try:
         path = write_report(folder, target, comparison=comparison)
     except OSError as error:
         where = target or folder
-        raise GptlabError(f"report: cannot write into {where}: {error.strerror or error}.") from error
+        raise GptlabError(
+            f"report: cannot write into {where}: {error.strerror or error}.", code="report-not-written", where=where
+        ) from error
     print(path)
     for text in (*lost_runs(comparison), *(printable(text) for text in comparison.warnings)):
         print(f"gptlab: {text}", file=sys.stderr)
     return 0
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Words and options; ConfigError for an option that does not exist or lacks its value."""
-    words: list[str] = []
-    options: dict[str, str] = {}
-    rest = iter(arguments)
-    for text in rest:
-        if not text.startswith("-"):
-            words.append(text)
-            continue
-        flag, equals, value = text.partition("=")
-        flag = _LONG.get(flag, flag)
-        if flag == "--help":
-            options[flag] = ""
-        elif flag not in _OPTIONS:
-            raise unknown("option", flag, [*_OPTIONS, "--help"])
-        else:
-            options[flag] = value if equals else next(rest, "")
-            if not options[flag]:
-                raise ConfigError(f"report: {flag} needs a value.")
-    return words, options

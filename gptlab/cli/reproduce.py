@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from gptlab.book.reproduce.claims import Claim, chosen, groups_of, load_claims
-from gptlab.errors import ConfigError, unknown
+from gptlab.cli.arguments import Parser
+from gptlab.errors import ConfigError
 
 HELP = """\
 usage: gptlab reproduce [--only GROUP[,GROUP]] [--format table|md|csv|json|errata]
@@ -25,24 +26,34 @@ differs (and what is true), not computable here (and why). About a minute and 3 
 
 Exit code 0: every verdict is as expected, known errata included; 1: one is not; 2: the command is wrong."""
 FORMATS = ("table", "md", "csv", "json", "errata")
-OPTIONS = ("--only", "--format")
 _CLEAR = "\r\x1b[2K"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the verdicts on stdout."""
-    options = _split(arguments)
+    parser = Parser()
+    parser.option("--only")
+    parser.option("--format", choices=FORMATS, default="table")
+    given = parser.read(arguments)
     claims = load_claims()
-    if "--help" in options:
+    if given.help:
         print(HELP.format(groups=", ".join(groups_of(claims))))
         return 0
-    format = options.get("--format", "table")
-    if format not in FORMATS:
-        raise unknown("--format", format, FORMATS)
-    groups = [word.strip() for word in options["--only"].split(",")] if "--only" in options else []
+    if given.words:
+        raise ConfigError(
+            f"reproduce: {given.words[0]!r} is no option. Did you mean --only {given.words[0]}?",
+            code="reproduce-group-as-option",
+            value=given.words[0],
+            suggestion=f"--only {given.words[0]}",
+        )
+    format = given.format
+    groups = [word.strip() for word in given.only.split(",")] if given.only else []
     chosen(claims, groups)  # refuses what does not exist
     if format == "errata" and groups:
-        raise ConfigError("--format errata: is the page on all claims, and --only would leave some out.")
+        raise ConfigError(
+            "--format errata: is the page on all claims, and --only would leave some out.",
+            code="errata-is-of-all-claims",
+        )
     from gptlab.book.reproduce import reproduce
     from gptlab.book.reproduce.errata import page
     from gptlab.book.reproduce.rendering import export, print_table
@@ -56,26 +67,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         print(page(results) if format == "errata" else export(results, format), end="")
     return 0 if all(result.as_expected for result in results) else 1
-
-
-def _split(arguments: Sequence[str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    rest = iter(arguments)
-    for text in rest:
-        flag, equals, value = text.partition("=")
-        if flag in ("-h", "--help"):
-            options["--help"] = ""
-        elif not flag.startswith("-"):
-            raise ConfigError(f"reproduce: {text!r} is no option. Did you mean --only {text}?")
-        elif flag not in OPTIONS:
-            raise unknown("option", flag, [*OPTIONS, "--help"])
-        elif flag in options:
-            raise ConfigError(f"{flag}: given twice. There can be only one; --only takes several groups, with commas.")
-        else:
-            options[flag] = value if equals else next(rest, "")
-            if not options[flag]:
-                raise ConfigError(f"{flag}: needs a value.")
-    return options
 
 
 def _started(number: int, total: int, claim: Claim) -> None:

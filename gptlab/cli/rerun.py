@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.config import Config
 from gptlab.errors import ConfigError
 
@@ -21,21 +21,23 @@ _MOST = 20
 
 def main(arguments: Sequence[str]) -> int:
     """Print whether the repetition agrees, and where it does not."""
-    given = split(arguments, {"--keep": None})
+    parser = Parser()
+    parser.option("--keep")
+    given = parser.read(arguments)
     if given.help:
         print(HELP)
         return 0
     if len(given.words) != 1:
-        raise ConfigError("rerun: name one run folder, or the beginning of an id.")
+        raise ConfigError("rerun: name one run folder, or the beginning of an id.", code="rerun-takes-one-run")
     from gptlab.store.find_runs import find_run
 
     run = find_run(given.words[0], Path(Config().output_dir))
-    if "--keep" not in given.options:
+    if given.keep is None:
         with tempfile.TemporaryDirectory(prefix="gptlab-rerun-") as folder:
             return _report(run, Path(folder) / "run")
-    target = Path(given.options["--keep"])
+    target = Path(given.keep)
     if target.exists():
-        raise ConfigError(f"--keep {target}: is there already.")
+        raise ConfigError(f"--keep {target}: is there already.", code="keep-folder-exists", target=target)
     return _report(run, target)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.cli.analysis import analyse
-from gptlab.cli.arguments import split
+from gptlab.cli.arguments import Parser
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import Plan, expand
@@ -23,7 +23,7 @@ FINISHED, FAILED, INTERRUPTED = 0, 1, 130
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the overrides ask for. What has been measured is shown, also after a failure or Ctrl-C."""
-    given = split(arguments)
+    given = Parser(overrides=True).read(arguments)
     plan = expand(given.words, given.config_dirs)
     for note in plan.notes:
         _say(note)

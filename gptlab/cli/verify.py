@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gptlab.cli.arguments import EXPECTED, one_folder, split
+from gptlab.cli.arguments import EXPECTED, Parser, one_folder
 from gptlab.config import Config
 from gptlab.errors import ConfigError
 
@@ -19,7 +19,7 @@ Exit code 1 when something is not as it was written."""
 
 def main(arguments: Sequence[str]) -> int:
     """Print what is wrong, run by run, and a summary."""
-    given = split(arguments)
+    given = Parser().read(arguments)
     if given.help:
         print(HELP)
         return 0
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{verdict.folder}" if number == 0 else "", end="\n" if number == 0 else "")
             print(f"    {problem}")
     if not states and given.words:
-        raise ConfigError(f"verify: there is no run in {str(folder)!r}. {EXPECTED}")
+        raise ConfigError(f"verify: there is no run in {str(folder)!r}. {EXPECTED}", code="verify-no-run")
     found = ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
     print(
         f"{states.total()} runs ({found}), {checked} files checked: " + (f"{wrong} damaged" if wrong else "all intact")

@@ -40,11 +40,11 @@ def run_differences(one: Path, two: Path) -> dict[str, Pairs]:
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
     if not folder.is_dir():
-        raise ConfigError(f"compare: there is no folder {str(folder)!r}.")
+        raise ConfigError(f"compare: there is no folder {str(folder)!r}.", code="diff-no-such-folder")
     try:
         manifest, config = _flat(read_manifest(folder).document), flatten(read_config(folder))
     except DamagedError as damage:
-        raise ConfigError(f"compare: {folder} is not a run: {damage}.") from None
+        raise ConfigError(f"compare: {folder} is not a run: {damage}.", code="diff-not-a-run", folder=folder) from None
     state = state_of(folder)
     result = state.result
     missing = dict.fromkeys(result.not_finite)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from gptlab.comparing import statistics as stats
 from gptlab.comparing.comparison import TOO_FEW, Cell
 from gptlab.comparing.dunnett import Residual, dunnett, residual
-from gptlab.comparing.margin import Margin
 from gptlab.comparing.variants import Variant
 from gptlab.comparing.which_metrics import declared
 from gptlab.errors import ConfigError
+from gptlab.margin import Margin
 
 
 def pool_noise(variants: Sequence[Variant], primary: str, margin: Margin | None) -> str:
@@ -32,7 +32,8 @@ def pool_noise(variants: Sequence[Variant], primary: str, margin: Margin | None)
     if len(arms) < 2 or len(bases) > 1:
         raise ConfigError(
             f"--pooled: takes two variants or more with all their planned seeds and one baseline; {len(arms)} "
-            f"{'have' if len(arms) != 1 else 'has'} them, with {len(bases)} baseline{'s' if len(bases) != 1 else ''}."
+            f"{'have' if len(arms) != 1 else 'has'} them, with {len(bases)} baseline{'s' if len(bases) != 1 else ''}.",
+            code="pooled-needs-variants",
         )
     base = next(iter(bases.values()))
     seeds = sorted(set.intersection(*({*v.values[key]} for v in (base, *arms))))
@@ -42,7 +43,8 @@ def pool_noise(variants: Sequence[Variant], primary: str, margin: Margin | None)
     found = residual(table)
     if found is None or not found.sd:
         raise ConfigError(
-            f"--pooled: takes two seeds or more that all variants have, with some noise; {len(seeds)} here."
+            f"--pooled: takes two seeds or more that all variants have, with some noise; {len(seeds)} here.",
+            code="pooled-needs-seeds",
         )
     spreads = sorted(cell.spread for cell in (v.cells[key] for v in arms) if cell.spread is not None)
     for variant, row in zip(arms, table[1:], strict=True):

@@ -14,6 +14,7 @@ from gptlab.comparing.comparable import Findings
 from gptlab.comparing.comparison import Cell, Key
 from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import METRICS
+from gptlab.store.plan_history import additions
 from gptlab.store.records import Record, Source, parsed_config
 from gptlab.store.states import OVER
 from gptlab.texts import printable
@@ -29,6 +30,7 @@ class Variant:
     runs: dict[int, Record] = field(default_factory=dict)
     baselines: dict[str, None] = field(default_factory=dict)  # ids that its runs are to be compared with
     copies: int = 0  # runs that other studies hold too, with the same numbers
+    added: str = ""  # seeds that came after results were there, in words
     base: Variant | None = None
     delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # the config keys that differ from the baseline's
     values: dict[Key, dict[int, float]] = field(default_factory=dict)  # -> seed -> value
@@ -44,10 +46,12 @@ def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
     variants: dict[str, Variant] = {}
     for source in sources:
         keys = _keys(source)
+        late = _added(source)
         for record in source.records:
             # Without its plan, a folder shows the runs of all its plans: equal labels need not be the same variant.
             key = record.variant if source.plan.problem and record.variant else keys[record.run.label]
             variant = variants.setdefault(key, Variant(key, record.run.label, source))
+            variant.added = variant.added or late.get(record.run.label, "")
             if record.run.baseline_id:
                 variant.baselines[record.run.baseline_id] = None
             other = variant.runs.setdefault(record.run.seed, record)
@@ -77,7 +81,11 @@ def pair(variants: Sequence[Variant], chosen: str | None, by_position: bool) -> 
         bases = {owners[id_].key: owners[id_] for id_ in variant.baselines if id_ in owners}
         if len(bases) > 1:
             names = " and with ".join(printable(base.label) for base in bases.values())
-            raise ConfigError(f"baseline: {printable(variant.label)} is compared with {names}. Name one by --baseline.")
+            raise ConfigError(
+                f"baseline: {printable(variant.label)} is compared with {names}. Name one by --baseline.",
+                code="several-baselines",
+                names=names,
+            )
         pairs[variant.key] = next((key for key in bases if key != variant.key), None)
     if by_position and len(variants) > 1 and not any(pairs.values()):
         return {variant.key: variants[0].key if place else None for place, variant in enumerate(variants)}
@@ -91,7 +99,11 @@ def find(variants: Sequence[Variant], label: str) -> Variant:
             return variant
     meant = [variant.label for variant in variants if any(r.run.label == label for r in variant.runs.values())]
     if len(meant) > 1:
-        raise ConfigError(f"baseline: {label!r} could be {' or '.join(map(repr, meant))}. Name one of them in full.")
+        raise ConfigError(
+            f"baseline: {label!r} could be {' or '.join(map(repr, meant))}. Name one of them in full.",
+            code="baseline-ambiguous",
+            label=label,
+        )
     if meant:
         return find(variants, meant[0])
     raise unknown("baseline", label, [variant.label for variant in variants])
@@ -133,16 +145,37 @@ def _keys(source: Source) -> dict[str, str]:
             keys = ", ".join(differences(parsed_config(one.folder), parsed_config(two.folder))) or "the files differ"
             raise ConfigError(
                 f"{printable(label)} in {source.folder}: its runs have different configs ({keys}): {one.run.folder}, "
-                f"{two.run.folder}. A variant is one config: they need different labels."
+                f"{two.run.folder}. A variant is one config: they need different labels.",
+                code="label-of-two-configs",
+                folder=source.folder,
+                keys=keys,
             )
     return {label: next(iter(hashes), f"{source.folder}\0{label}") for label, hashes in found.items()}
+
+
+def _added(source: Source) -> dict[str, str]:
+    """Label -> which of its seeds were added after its results had been there to look at."""
+    seeds: dict[str, list[int]] = {}
+    for addition in additions(source.folder):
+        for label in addition.variants:
+            seeds.setdefault(label, []).extend(addition.seeds)
+    return {
+        label: f"seed{'s' if len(own) > 1 else ''} {', '.join(map(str, sorted(set(own))))} added after looking"
+        for label, own in seeds.items()
+    }
 
 
 def _one_of(variant: Variant, one: Record, two: Record) -> Record:
     """Which of two runs of one seed counts. ConfigError unless they are copies, or one of them never finished."""
     who = f"{printable(variant.label)}: seed {one.run.seed}"
     if one.study == two.study:
-        raise ConfigError(f"{who} occurs twice in {one.study}: {one.run.folder}, {two.run.folder}.")
+        raise ConfigError(
+            f"{who} occurs twice in {one.study}: {one.run.folder}, {two.run.folder}.",
+            code="run-occurs-twice",
+            who=who,
+            study=one.study,
+            folder=one.run.folder,
+        )
     if one.state not in OVER or two.state not in OVER:
         return two if two.state in OVER else one
     numbers = [{k: v for k, v in r.metrics.items() if not _is_timing(k)} for r in (one, two)]
@@ -151,7 +184,10 @@ def _one_of(variant: Variant, one: Record, two: Record) -> Record:
         key = differing[0]
         raise ConfigError(
             f"{who} has two different results: {key} is {one.metrics[key]:.8g} in {one.study} and "
-            f"{two.metrics[key]:.8g} in {two.study}. Compare one of them at a time."
+            f"{two.metrics[key]:.8g} in {two.study}. Compare one of them at a time.",
+            code="run-has-two-results",
+            who=who,
+            study=one.study,
         )
     variant.copies += 1
     return one

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gptlab.errors import ConfigError, closest
+from gptlab.errors import closest, wrong_value
 from gptlab.metrics import METRICS, Metric, metric
 from gptlab.store.records import Source
 
@@ -46,7 +46,12 @@ def shown(found: Collection[str], primary: str, asked: Sequence[str]) -> tuple[s
                 near = closest(name, found)
                 hint = f" Did you mean {near!r}?" if near else ""
                 listed = ", ".join(known for known in found if "/" not in known) or "nothing"
-                raise ConfigError(f"metric={name}: not measured in any of these runs.{hint} Measured: {listed}.")
+                raise wrong_value(
+                    "metric",
+                    name,
+                    f"not measured in any of these runs.{hint} Measured: {listed}.",
+                    code="metric-not-measured",
+                )
         return tuple(dict.fromkeys(asked))
     places = {name: place for place, name in enumerate(METRICS)}
     # Times depend on the machine and its load: they are compared only where somebody asks for them.

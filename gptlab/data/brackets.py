@@ -10,7 +10,7 @@ from __future__ import annotations
 from gptlab.data.automaton import Automaton, Tables
 from gptlab.data.language import LanguageSource
 from gptlab.data.tokenizer import WordsTokenizer
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.registry import register
 
 _PAIRS = ["()", "[]", "{}", "<>", "«»", "‹›", "“”", "‘’"]
@@ -45,15 +45,22 @@ def tables(kinds: int, depth: int, opening: float) -> Tables:
 def brackets(vocab_size: int, kinds: int = 4, depth: int = 6, opening: float = 0.4) -> LanguageSource:
     """Properly nested brackets of several kinds."""
     if not 1 <= kinds <= len(_PAIRS):
-        raise ConfigError(f"data.options.kinds={kinds}: must be between 1 and {len(_PAIRS)}.")
+        raise wrong_value("data.options.kinds", kinds, f"must be between 1 and {len(_PAIRS)}.", code="brackets-kinds")
     if depth < 1:
-        raise ConfigError(f"data.options.depth={depth}: must be 1 or more.")
+        raise wrong_value("data.options.depth", depth, "must be 1 or more.", code="brackets-depth")
     if not 0 < opening < 1:
-        raise ConfigError(f"data.options.opening={opening}: must be between 0 and 1, and neither of them.")
+        raise wrong_value(
+            "data.options.opening", opening, "must be between 0 and 1, and neither of them.", code="brackets-opening"
+        )
     if depth > _LARGEST or stacks(kinds, depth) > _LARGEST:
-        raise ConfigError(
-            f"data.options.depth={depth}: {kinds} kinds of brackets (data.options.kinds) to that depth make more than "
-            f"{_LARGEST:,} different stacks."
+        raise wrong_value(
+            "data.options.depth",
+            depth,
+            f"{kinds} kinds of brackets (data.options.kinds) to that depth make more than "
+            f"{_LARGEST:,} different stacks.",
+            code="brackets-too-many",
+            kinds=kinds,
+            largest=_LARGEST,
         )
     words = [bracket for pair in _PAIRS[:kinds] for bracket in pair]
     declared = {"version": 1, "kinds": kinds, "depth": depth, "opening": opening}

@@ -53,11 +53,15 @@ def cached(key: list[Any], encode: Callable[[], Iterable[tuple[int, npt.NDArray[
             _write(place, encode(), wide)
         except OSError as error:
             raise GptlabError(
-                f"{place}: tokens cannot be kept there: {error.strerror or error}. GPTLAB_CACHE names another folder."
+                f"{place}: tokens cannot be kept there: {error.strerror or error}. GPTLAB_CACHE names another folder.",
+                code="cache-not-writable",
+                place=place,
             ) from error
         found = _read(place)
     if found is None:
-        raise GptlabError(f"{place}: tokens were damaged right after they were written.")
+        raise GptlabError(
+            f"{place}: tokens were damaged right after they were written.", code="cache-damaged", place=place
+        )
     return found
 
 

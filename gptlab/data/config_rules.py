@@ -8,7 +8,7 @@ from typing import Any
 
 from gptlab.config import DataConfig
 from gptlab.data.kinds import KEYS, Kind, kind, kinds
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.registry import TEXT_TOKENIZERS
 
 _PRESETS = {"path": "text", "text": "string"}  # what to choose for a key that is given alone
@@ -48,15 +48,22 @@ def check_data(data: DataConfig, vocab_size: int) -> None:
     chosen.component.checked_options(data.options)
     tokenizer, allowed = settle_tokenizer(data, vocab_size), chosen.tokenizers
     if allowed and tokenizer not in allowed:
-        raise ConfigError(
-            f"data.tokenizer={tokenizer}: cannot read data.source={data.source}. "
-            f"Allowed: {', '.join(sorted({'auto', *allowed}))}."
+        raise wrong_value(
+            "data.tokenizer",
+            tokenizer,
+            f"cannot read data.source={data.source}. Allowed: {', '.join(sorted({'auto', *allowed}))}.",
+            code="tokenizer-for-source",
+            source=data.source,
         )
     if not allowed:
         for key, value in (("tokenizer", data.tokenizer), ("prompt", data.prompt)):
             if value not in ("auto", ""):
-                raise ConfigError(
-                    f"data.{key}={value}: would be ignored, because data.source={data.source} has no tokens."
+                raise wrong_value(
+                    f"data.{key}",
+                    value,
+                    f"would be ignored, because data.source={data.source} has no tokens.",
+                    code="data-has-no-tokens",
+                    source=data.source,
                 )
     if data.source == "vectors":
         _check_vectors(data)
@@ -65,7 +72,7 @@ def check_data(data: DataConfig, vocab_size: int) -> None:
 def _check_key(chosen: Kind, key: str, value: Any) -> None:
     source = chosen.component.name
     if key in chosen.reads and value is None and key not in chosen.defaults:
-        raise ConfigError(f"data.{key}: data.source={source} needs it.")
+        raise ConfigError(f"data.{key}: data.source={source} needs it.", code="data-key-needed", source=source)
     if key not in chosen.reads and value is not None:
         readers = ", ".join(name for name, other in kinds().items() if key in other.reads)
         said = (
@@ -84,11 +91,17 @@ def _check_vectors(data: DataConfig) -> None:
         widths = sorted({len(row) for row in rows})
         if len(widths) != 1 or widths[0] == 0:
             found = f"rows of {' and '.join(map(str, widths))} numbers" if widths else "no rows"
-            raise ConfigError(f"data.{key}: {found}. Every row must have the same number of values, at least one.")
+            raise ConfigError(
+                f"data.{key}: {found}. Every row must have the same number of values, at least one.",
+                code="ragged-rows",
+                found=found,
+            )
         if not all(math.isfinite(value) for row in rows for value in row):
-            raise ConfigError(f"data.{key}: must be finite numbers.")
+            raise ConfigError(f"data.{key}: must be finite numbers.", code="rows-not-finite")
     if len(data.inputs or ()) != len(data.targets or ()):
         raise ConfigError(
             f"data.targets: {len(data.targets or ())} rows for {len(data.inputs or ())} rows of data.inputs. "
-            "There must be one target for each input."
+            "There must be one target for each input.",
+            code="targets-per-input",
+            key="data.targets",
         )

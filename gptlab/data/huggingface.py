@@ -17,7 +17,7 @@ from typing import Any
 from gptlab.data import cache
 from gptlab.data.text import Content, Text, scan
 from gptlab.data.texts import TextSource
-from gptlab.errors import ConfigError, GptlabError
+from gptlab.errors import ConfigError, GptlabError, wrong_value
 from gptlab.registry import register
 from gptlab.store import data_files
 from gptlab.store.atomic import replacing
@@ -39,7 +39,7 @@ def _hf(
     """A Hugging Face data set: a name, or a local folder. One document for each row."""
     where = f"data.path={path}"
     if max_documents < 1:
-        raise ConfigError(f"data.options.max_documents={max_documents}: must be 1 or more.")
+        raise wrong_value("data.options.max_documents", max_documents, "must be 1 or more.", code="hf-max-documents")
     local = os.path.expanduser(path)
     files = _contents(local) if os.path.isdir(local) else None
     request = {"path": os.path.abspath(local) if files else path, "subset": subset, "part": part, "column": column}
@@ -50,10 +50,15 @@ def _hf(
         try:
             _keep(place, _column(rows, column, max_documents, where))
         except OSError as error:
-            raise GptlabError(f"{where}: {place}: cannot be written: {error.strerror or error}.") from error
+            raise GptlabError(
+                f"{where}: {place}: cannot be written: {error.strerror or error}.",
+                code="hf-not-written",
+                where=where,
+                place=place,
+            ) from error
     text = Text(lambda: _read(place), lambda characters: _scan(place, place.stat().st_mtime_ns, characters))
     if not any(text.scan(False).lengths):
-        raise ConfigError(f"{where}: no row of {part} holds any text.")
+        raise ConfigError(f"{where}: no row of {part} holds any text.", code="hf-no-text", where=where, part=part)
     return TextSource(
         where, text, tokenizer, vocab_size, (split, validation_fraction), kept=True, files=local if files else ""
     )
@@ -69,7 +74,11 @@ def _rows(where: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         import datasets
     except ImportError as error:
-        raise ConfigError(f"{where}: data.source=hf needs the package datasets: pip install 'gptlab[hf]'.") from error
+        raise ConfigError(
+            f"{where}: data.source=hf needs the package datasets: pip install 'gptlab[hf]'.",
+            code="hf-not-installed",
+            where=where,
+        ) from error
     try:
         stream = datasets.load_dataset(
             request["path"],
@@ -81,7 +90,9 @@ def _rows(where: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from stream
     except Exception as error:  # of any kind: no such name, no network, no such split, a damaged file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"{where}: datasets cannot load it: {reason}") from error
+        raise ConfigError(
+            f"{where}: datasets cannot load it: {reason}", code="hf-not-loaded", where=where, reason=reason
+        ) from error
 
 
 def _column(rows: Iterable[dict[str, Any]], column: str, limit: int, where: str) -> Iterator[str]:
@@ -90,7 +101,14 @@ def _column(rows: Iterable[dict[str, Any]], column: str, limit: int, where: str)
             return
         if not isinstance(row.get(column), str):
             columns = ", ".join(name for name, value in row.items() if isinstance(value, str)) or "none"
-            raise ConfigError(f"data.options.column={column}: not a column of text in {where}. Those are: {columns}.")
+            raise wrong_value(
+                "data.options.column",
+                column,
+                f"not a column of text in {where}. Those are: {columns}.",
+                code="hf-column",
+                where=where,
+                columns=columns,
+            )
         yield row[column]
 
 

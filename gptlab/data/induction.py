@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from gptlab.data.language import Language, LanguageSource, Strings
 from gptlab.data.tokenizer import IdsTokenizer
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.registry import register
 
 if TYPE_CHECKING:
@@ -38,9 +38,14 @@ class Induction(Language):
         """ConfigError when a row would need more different ids than there are."""
         first, _ = _parts(context)
         if first > self.size:
-            raise ConfigError(
-                f"data.options.symbols={self.size}: rows of context {context} start with {first} different ids. "
-                "Choose more symbols, or a smaller context."
+            raise wrong_value(
+                "data.options.symbols",
+                self.size,
+                f"rows of context {context} start with {first} different ids. "
+                "Choose more symbols, or a smaller context.",
+                code="induction-too-few-symbols",
+                context=context,
+                first=first,
             )
 
     def by_position(self, context: int) -> list[float]:
@@ -98,6 +103,6 @@ def _parts(context: int) -> tuple[int, int]:
 def induction(vocab_size: int, symbols: int = 64) -> LanguageSource:
     """Random ids, then a stretch of them once more: to copy it takes two layers."""
     if symbols < 2:
-        raise ConfigError(f"data.options.symbols={symbols}: must be 2 or more.")
+        raise wrong_value("data.options.symbols", symbols, "must be 2 or more.", code="induction-symbols")
     declared = {"version": 1, "symbols": symbols}
     return LanguageSource("induction", Induction(symbols), IdsTokenizer(symbols), vocab_size, declared)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gptlab.data.automaton import Automaton, Tables
 from gptlab.data.language import LanguageSource
 from gptlab.data.tokenizer import IdsTokenizer
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.registry import register
 from gptlab.streams import generator
 
@@ -75,15 +75,19 @@ def markov(
     """Each id depends on the last `order` ids."""
     where = "data.options"
     if order < 1:
-        raise ConfigError(f"{where}.order={order}: must be 1 or more.")
+        raise wrong_value(f"{where}.order", order, "must be 1 or more.", code="markov-order")
     if symbols < 2:
-        raise ConfigError(f"{where}.symbols={symbols}: must be 2 or more.")
+        raise wrong_value(f"{where}.symbols", symbols, "must be 2 or more.", code="markov-symbols")
     if not 0 <= sharpness <= 20:  # exp(-20 * 10) is still far from 0, so that every id can follow every other
-        raise ConfigError(f"{where}.sharpness={sharpness}: must be between 0 and 20.")
+        raise wrong_value(f"{where}.sharpness", sharpness, "must be between 0 and 20.", code="markov-sharpness")
     if order > 22 or symbols ** (order + 1) > _LARGEST:
-        raise ConfigError(
-            f"{where}.order={order}: a table of {symbols} ids (data.options.symbols) after {order} has more than "
-            f"{_LARGEST:,} entries."
+        raise wrong_value(
+            f"{where}.order",
+            order,
+            f"a table of {symbols} ids (data.options.symbols) after {order} has more than {_LARGEST:,} entries.",
+            code="markov-table-too-large",
+            symbols=symbols,
+            largest=_LARGEST,
         )
     declared = {"version": 1, "order": order, "symbols": symbols, "sharpness": sharpness, "table_seed": table_seed}
     language = Automaton(symbols, lambda: tables(transitions(order, symbols, sharpness, table_seed)))

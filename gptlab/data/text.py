@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gptlab.data.tokenizer import Tokenizer
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 
 PIECE = 1 << 22  # characters: a piece is about this long, so that memory does not grow with the text
 LONGEST_PIECE = 1 << 26  # where no safe place to cut turns up, the text is cut here all the same
@@ -96,9 +96,9 @@ def encode_prompt(
     try:
         ids = tokenizer.encode(prompt)
     except ConfigError as error:
-        raise ConfigError(f"{where}={shorten(prompt)}: {error}") from error
+        raise error.reworded(f"{where}={shorten(prompt)}: {error}", key=where, value=prompt) from error
     if not ids:
-        raise ConfigError(f"{where}={shorten(prompt)}: is empty. A prompt needs at least one token.")
+        raise wrong_value(where, shorten(prompt), "is empty. A prompt needs at least one token.", code="prompt-empty")
     check_ids(ids, tokenizer.name, vocab_size, f"{where}={shorten(prompt)}", "another prompt")
     return ids
 
@@ -112,7 +112,13 @@ def check_ids(ids: Sequence[int], tokenizer: str, vocab_size: int, where: str, i
     choices = ", ".join(filter(None, [smaller, instead]))
     raise ConfigError(
         f"{where}: token id {outside} (data.tokenizer={tokenizer}) is outside model.vocab_size={vocab_size}, which has "
-        f"ids 0 to {vocab_size - 1}. Choose {choices} or a larger model.vocab_size."
+        f"ids 0 to {vocab_size - 1}. Choose {choices} or a larger model.vocab_size.",
+        code="token-outside-vocabulary",
+        where=where,
+        outside=outside,
+        tokenizer=tokenizer,
+        vocab_size=vocab_size,
+        choices=choices,
     )
 
 

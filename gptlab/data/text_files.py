@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from gptlab.data import text
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.store.data_files import Stamp, stamp_of
 
 
@@ -27,7 +27,7 @@ def text_of_files(pattern: str) -> text.Text:
         return _scan_files(tuple(_stamp(path) for path in paths), characters)
 
     if not any(scan_files(False).lengths):
-        raise ConfigError(f"data.path={pattern}: is empty.")
+        raise wrong_value("data.path", pattern, "is empty.", code="text-path-empty")
     return text.Text(chunks, scan_files)
 
 
@@ -48,13 +48,19 @@ def _matches(pattern: str) -> list[str]:
     where = f"data.path={pattern}"
     path = os.path.expanduser(pattern)
     if os.path.isdir(path):
-        raise ConfigError(f"{where}: is a folder. Name a file, or a glob such as {os.path.join(pattern, '*.txt')}.")
+        raise ConfigError(
+            f"{where}: is a folder. Name a file, or a glob such as {os.path.join(pattern, '*.txt')}.",
+            code="text-path-is-a-folder",
+            where=where,
+        )
     if os.path.lexists(path) and not os.path.isfile(path):
-        raise ConfigError(f"{where}: is not a regular file.")
+        raise ConfigError(f"{where}: is not a regular file.", code="text-path-not-a-file", where=where)
     found = [path] if os.path.isfile(path) else sorted(p for p in glob.glob(path, recursive=True) if os.path.isfile(p))
     if not found:
         what = "no file matches" if glob.has_magic(path) else "no such file"
-        raise ConfigError(f"{where}: {what}. The working folder is {os.getcwd()}.")
+        raise ConfigError(
+            f"{where}: {what}. The working folder is {os.getcwd()}.", code="text-path-not-found", where=where
+        )
     return found
 
 
@@ -79,8 +85,19 @@ def _read_chunks(path: str) -> Iterator[str]:
 
 
 def _not_utf8(path: str, byte: int) -> ConfigError:
-    return ConfigError(f"data.path: {path}: byte {byte} is not UTF-8. Convert the file first.")
+    return ConfigError(
+        f"data.path: {path}: byte {byte} is not UTF-8. Convert the file first.",
+        code="text-not-utf8",
+        key="data.path",
+        path=path,
+        byte=byte,
+    )
 
 
 def _unreadable(path: str, error: OSError) -> ConfigError:
-    return ConfigError(f"data.path: {path}: cannot be read: {error.strerror or error}.")
+    return ConfigError(
+        f"data.path: {path}: cannot be read: {error.strerror or error}.",
+        code="text-unreadable",
+        key="data.path",
+        path=path,
+    )

@@ -31,6 +31,10 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
+    def byte_lengths(self) -> Sequence[int] | None:
+        """How many bytes of UTF-8 each id stands for; None where ids stand for no text."""
+        ...
+
 
 class Gpt2Tokenizer:
     """GPT-2's byte-pair encoding, 50,257 ids."""
@@ -45,7 +49,9 @@ class Gpt2Tokenizer:
         check_unicode(text)
         if len(text) > _LONGEST_SPACE and any(len(m[0]) > _LONGEST_SPACE for m in re.finditer(r"\s+", text)):
             raise ConfigError(
-                f"more than {_LONGEST_SPACE} spaces or line ends in a row. data.tokenizer=byte can read it."
+                f"more than {_LONGEST_SPACE} spaces or line ends in a row. data.tokenizer=byte can read it.",
+                code="too-many-spaces",
+                longest_space=_LONGEST_SPACE,
             )
         return self._encoding.encode_ordinary(text)
 
@@ -53,6 +59,9 @@ class Gpt2Tokenizer:
         # Joined as bytes first: one character may be spread over several tokens.
         pieces = (self._encoding.decode_single_token_bytes(i) if i < self.n_vocab else _number(i).encode() for i in ids)
         return b"".join(pieces).decode(errors="replace")
+
+    def byte_lengths(self) -> list[int]:
+        return [len(self._encoding.decode_single_token_bytes(i)) for i in range(self.n_vocab)]
 
 
 class ByteTokenizer:
@@ -67,6 +76,9 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(bytes([i]) if i < 256 else _number(i).encode() for i in ids).decode(errors="replace")
+
+    def byte_lengths(self) -> list[int]:
+        return [1] * self.n_vocab
 
 
 class CharTokenizer:
@@ -85,11 +97,15 @@ class CharTokenizer:
             return [self._ids[char] for char in text]
         except KeyError as error:
             raise ConfigError(
-                f"character {error.args[0]!r} does not occur in the data, so data.tokenizer=char has no id for it."
+                f"character {error.args[0]!r} does not occur in the data, so data.tokenizer=char has no id for it.",
+                code="unseen-character",
             ) from None
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self._chars[i] if i < self.n_vocab else _number(i) for i in ids)
+
+    def byte_lengths(self) -> list[int]:
+        return [len(char.encode()) for char in self._chars]
 
 
 class IdsTokenizer:
@@ -104,11 +120,17 @@ class IdsTokenizer:
         words = text.split()
         for word in words:
             if not re.fullmatch(r"[0-9]{1,18}", word):
-                raise ConfigError(f"data.tokenizer=ids reads integers of 0 or more, as in '3 1 4', not {word[:20]!r}.")
+                raise ConfigError(
+                    f"data.tokenizer=ids reads integers of 0 or more, as in '3 1 4', not {word[:20]!r}.",
+                    code="ids-not-integers",
+                )
         return [int(word) for word in words]
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(str(i) for i in ids)
+
+    def byte_lengths(self) -> None:
+        return None
 
 
 class WordsTokenizer:
@@ -130,6 +152,9 @@ class WordsTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self._words[i] if i < self.n_vocab else _number(i) for i in ids)
 
+    def byte_lengths(self) -> None:
+        return None
+
 
 def make_tokenizer(name: str, text_for_char: str, vocab_size: int) -> Tokenizer:
     """The tokenizer `name`. `char` takes its vocabulary from `text_for_char`, `ids` from the model's `vocab_size`."""
@@ -150,7 +175,12 @@ def check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         found = f"U+{ord(text[error.start]):04X}"
-        raise ConfigError(f"character {error.start} is a lone surrogate ({found}), which is not text.") from error
+        raise ConfigError(
+            f"character {error.start} is a lone surrogate ({found}), which is not text.",
+            code="lone-surrogate",
+            start=error.start,
+            found=found,
+        ) from error
 
 
 def _number(token: int) -> str:

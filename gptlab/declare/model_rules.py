@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gptlab import analyses, registry
 from gptlab import config as schema
 from gptlab.config import Config, ModelConfig
 from gptlab.declare.probe_rules import check_contexts, check_data_fits, check_paths, check_tokens, why_not_probed
-from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, keys_read, takers, why_unread
+from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, instead, keys_read, takers, why_unread
 from gptlab.declare.training_rules import check_training
-from gptlab.errors import ConfigError, unknown
+from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.margin import Margin
 from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.per_layer import layer_config, layers_of
-from gptlab.model.slots import Parts
+from gptlab.model.slots import Parts, acts_in_attention
+from gptlab.values import say
 
 
-def check(config: Config, changed: Collection[str] = ()) -> None:
-    """Raise ConfigError for the first thing that cannot be. `changed`: dotted keys that the user set, presets aside."""
+def check(config: Config, changed: Collection[str] = (), declared: ModelConfig | None = None) -> None:
+    """Raise ConfigError for the first thing that cannot be.
+
+    `changed`: dotted keys that the user set, presets aside, perhaps with their values. `declared`: the model as it was
+    before it was settled.
+    """
     from gptlab.data.config_rules import check_data
 
     schema.check_fields(config)
@@ -29,7 +35,9 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     check_data_fits(config)
     check_contexts(config)
     check_paths(config)
-    _check_all_read(config, changed)
+    _check_all_read(config, changed, declared or config.model)
+    if config.experiment.margin:
+        Margin.parse(config.experiment.margin, "experiment.margin")
     if config.experiment.primary_metric:
         metric(config.experiment.primary_metric, "experiment.primary_metric")
     check_training(config, changed)
@@ -39,9 +47,13 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
 
 def _check_gpt(model: ModelConfig) -> None:
     for slot in registry.SLOTS:  # a wrong name is an error even where the slot is not used
-        registry.get(slot, getattr(model, slot))
+        registry.get(slot, getattr(model, registry.key_of(slot)))
     if model.layer_sizes is not None:
-        raise ConfigError("model.layer_sizes: only architecture=deep_mlp reads it.")
+        raise ConfigError(
+            "model.layer_sizes: only architecture=deep_mlp reads it.",
+            code="layer-sizes-unread",
+            key="model.layer_sizes",
+        )
     _check_layers(model)
     for block in blocks(model):
         _check_heads(block)
@@ -49,13 +61,18 @@ def _check_gpt(model: ModelConfig) -> None:
     if model.tie_weights and model.embedding_scale != "none":
         raise ConfigError(
             f"model.tie_weights=true with model.embedding_scale={model.embedding_scale}: tying sets the scale of the "
-            "shared table by itself (options.init.tied_std); choose one of the two."
+            "shared table by itself (options.init.tied_std); choose one of the two.",
+            code="tied-and-scaled",
+            embedding_scale=model.embedding_scale,
         )
     position = registry.get("position", model.position)
-    if getattr(position.factory, "in_attention", False) and not any("position" in p.inputs for p in chosen(model)):
-        raise ConfigError(
-            f"model.position={model.position}: acts inside attention, and no attention of this model takes a position. "
-            "Use position=none, which comes to the same."
+    if acts_in_attention(position) and not any("position" in p.inputs for p in chosen(model)):
+        raise wrong_value(
+            "model.position",
+            model.position,
+            "acts inside attention, and no attention of this model takes a position. "
+            "Use position=none, which comes to the same.",
+            code="position-without-attention",
         )
     _check_options(model.options, chosen(model), "model.options")
     _check_construction(model)
@@ -69,7 +86,11 @@ def _check_layers(model: ModelConfig) -> None:
             for key in settings:
                 if key not in block_keys_read(block):
                     why = why_unread(block, key)
-                    raise ConfigError(f"model.layers.{span}.{key}: would be ignored, because {why}.")
+                    raise ConfigError(
+                        f"model.layers.{span}.{key}: would be ignored, because {why}.",
+                        code="layer-key-ignored",
+                        span=span,
+                    )
             given = settings.get("options", {})
             _check_options(given, block_parts(block), f"model.layers.{span}.options")
 
@@ -78,15 +99,23 @@ def _check_heads(block: ModelConfig) -> None:
     if not any("n_heads" in part.inputs for part in block_parts(block)):
         return
     if block.head_dim is None and block.emb_dim % block.n_heads:
-        raise ConfigError(
-            f"model.n_heads={block.n_heads}: model.emb_dim={block.emb_dim} is not divisible by it. "
-            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}."
+        raise wrong_value(
+            "model.n_heads",
+            block.n_heads,
+            f"model.emb_dim={block.emb_dim} is not divisible by it. "
+            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}.",
+            code="heads-divide",
+            emb_dim=block.emb_dim,
         )
     shared = block.n_kv_heads
     if shared and block.n_heads % shared:
-        raise ConfigError(
-            f"model.n_kv_heads={shared}: model.n_heads={block.n_heads} is not divisible by it. "
-            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}."
+        raise wrong_value(
+            "model.n_kv_heads",
+            shared,
+            f"model.n_heads={block.n_heads} is not divisible by it. "
+            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}.",
+            code="kv-heads-divide",
+            n_heads=block.n_heads,
         )
 
 
@@ -97,15 +126,20 @@ def _check_block(block: ModelConfig) -> None:
     if block.norm_placement in ("post", "deepnorm") and "rezero" in kinds:
         raise ConfigError(
             f"{placement} with model.shortcut=rezero: ReZero takes the place of a norm after the shortcut, which would "
-            "undo its start. Use norm_placement=none or pre."
+            "undo its start. Use norm_placement=none or pre.",
+            code="rezero-after-norm",
+            placement=placement,
         )
     if block.norm_placement == "deepnorm" and kinds != {"add"}:
         raise ConfigError(
-            f"{placement} with model.shortcut={min(kinds - {'add'})}: DeepNorm weighs the shortcut itself."
+            f"{placement} with model.shortcut={min(kinds - {'add'})}: DeepNorm weighs the shortcut itself.",
+            code="deepnorm-shortcut",
+            placement=placement,
         )
     if block.layout == "parallel" and "none" in kinds:
         raise ConfigError(
-            "model.layout=parallel with model.shortcut=none: the second branch would replace the first one."
+            "model.layout=parallel with model.shortcut=none: the second branch would replace the first one.",
+            code="parallel-without-shortcut",
         )
 
 
@@ -121,7 +155,11 @@ def _check_construction(model: ModelConfig) -> None:
 
 def _check_deep_mlp(model: ModelConfig) -> None:
     if model.layer_sizes is None or len(model.layer_sizes) < 2:
-        raise ConfigError("model.layer_sizes: architecture=deep_mlp needs at least an input and an output size.")
+        raise ConfigError(
+            "model.layer_sizes: architecture=deep_mlp needs at least an input and an output size.",
+            code="layer-sizes-too-short",
+            key="model.layer_sizes",
+        )
     _check_options(model.options, chosen(model), "model.options")
 
 
@@ -131,23 +169,30 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
             raise unknown(where, slot, registry.SLOTS)
         used = [part for part in parts if part.kind == slot]
         if not used:
-            raise ConfigError(f"{where}.{slot}: this model has no {slot}, so the options would be ignored.")
+            raise ConfigError(
+                f"{where}.{slot}: this model has no {slot}, so the options would be ignored.",
+                code="options-of-absent-slot",
+                where=where,
+                slot=slot,
+            )
         for name, value in given.items():
             for part in takers(parts, slot, name) or used[:1]:
                 part.checked_options({name: value})
 
 
-def _check_all_read(config: Config, changed: Collection[str]) -> None:
-    model = config.model
+def _check_all_read(config: Config, changed: Collection[str], model: ModelConfig) -> None:
     read = keys_read(model)
     for key in sorted(changed):
         section, _, name = key.partition(".")
         why = why_not_probed(config, key)
         if why:
-            raise ConfigError(f"{key}: would be ignored, because {why}.")
+            raise ConfigError(f"{key}: would be ignored, because {why}.", code="model-key-ignored", key=key)
         if section == "model" and name.split(".")[0] not in read | {"options"}:
-            why = why_unread(model, name)
-            raise ConfigError(f"model.{name}={getattr(model, name)}: would be ignored, because {why}.")
+            value = changed[key] if isinstance(changed, Mapping) else getattr(model, name)
+            line = instead(model, name, value)
+            said = f"{key}={say(value)}: would be ignored, because {why_unread(model, name)}."
+            said += f" Type {line}" if line else ""
+            raise ConfigError(said, code="model-key-unread", key=key, value=value, command=line or None)
 
 
 def _closest_divisor(whole: int, wanted: int) -> int:

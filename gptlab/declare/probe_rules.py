@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gptlab.config import Config
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 
 MOST_PATHS = 16  # branches; each one more than doubles the rounding error of the path spectrum
 
@@ -14,14 +14,21 @@ def check_data_fits(config: Config) -> None:
     if vectors != (config.model.architecture == "deep_mlp"):
         raise ConfigError(
             f"data.source={config.data.source}: architecture={config.model.architecture} "
-            + ("takes token ids, not vectors." if vectors else "takes vectors; use data=five_layer_input.")
+            + ("takes token ids, not vectors." if vectors else "takes vectors; use data=five_layer_input."),
+            code="data-for-architecture",
         )
     if not vectors:
         return
     sizes = config.model.layer_sizes or []
     for key, rows, width in (("inputs", config.data.inputs, sizes[0]), ("targets", config.data.targets, sizes[-1])):
         if rows and any(len(row) != width for row in rows):
-            raise ConfigError(f"data.{key}: rows must hold {width} numbers, as model.layer_sizes={sizes} says.")
+            raise ConfigError(
+                f"data.{key}: rows must hold {width} numbers, as model.layer_sizes={sizes} says.",
+                code="rows-width",
+                key=f"data.{key}",
+                width=width,
+                sizes=sizes,
+            )
 
 
 def check_contexts(config: Config) -> None:
@@ -32,7 +39,13 @@ def check_contexts(config: Config) -> None:
     for name in ("parameters", "shapes", "gradients", "activations"):
         probe = getattr(config.probes, name)
         if probe and probe.context and probe.context > limit:
-            raise ConfigError(f"probes.{name}.context={probe.context}: longer than model.context_length={limit}.")
+            raise wrong_value(
+                f"probes.{name}.context",
+                probe.context,
+                f"longer than model.context_length={limit}.",
+                code="probe-context",
+                limit=limit,
+            )
 
 
 def check_paths(config: Config) -> None:
@@ -43,7 +56,12 @@ def check_paths(config: Config) -> None:
     if gradients and gradients.paths and count > MOST_PATHS:
         raise ConfigError(
             f"probes.gradients.paths=true: this model has {count} branches, and the parts of a gradient can be told "
-            f"apart for up to {MOST_PATHS}. Use fewer layers."
+            f"apart for up to {MOST_PATHS}. Use fewer layers.",
+            code="paths-too-many",
+            key="probes.gradients.paths",
+            value="true",
+            count=count,
+            most_paths=MOST_PATHS,
         )
 
 
@@ -62,7 +80,7 @@ def check_tokens(config: Config) -> None:
             try:
                 source.check_batch(probe.batch_size, probe.context)
             except ConfigError as error:  # the training may have another context
-                raise ConfigError(f"{error} This is the batch of probes.{name}.") from error
+                raise error.reworded(f"{error} This is the batch of probes.{name}.", probe=name) from error
     if config.train.budget is not None and config.train.context:
         source.vet(config.train.context)
     if generation:

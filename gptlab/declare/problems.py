@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.declare.refusals import of_override, quoted
 from gptlab.declare.sweep_functions import FUNCTIONS
+from gptlab.declare.yaml_slips import explained
 from gptlab.errors import ConfigError, GptlabError, unknown
 
 _EXPECTED = (
@@ -48,26 +49,34 @@ def translated(place: str = "") -> Iterator[None]:
 def translate(error: BaseException, place: str = "") -> ConfigError:
     """The ConfigError that says the same; `place` as in `translated`."""
     if isinstance(error, yaml.YAMLError):
-        return _yaml(error)
+        return explained(error, "", _near(error))
     if isinstance(error, RecursionError):
-        return ConfigError(f"{place}: a defaults list leads back to itself.")
+        return ConfigError(f"{place}: a defaults list leads back to itself.", code="defaults-circle", place=place)
     if isinstance(error, AttributeError) and not isinstance(error, OmegaConfBaseException):
         # OmegaConf merges into a node that is null without looking.
-        return ConfigError(f"{place}: sets a key inside of something that is null here, such as a probe left out.")
+        return ConfigError(
+            f"{place}: sets a key inside of something that is null here, such as a probe left out.",
+            code="inside-null",
+            place=place,
+        )
     if isinstance(error, OverrideParseException):
-        return ConfigError(f"{error.override}: {_slip(error)}")
+        return ConfigError(f"{error.override}: {_slip(error)}", code="override-grammar", override=error.override)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error, place)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
     if isinstance(cause, yaml.YAMLError):
-        return _yaml(cause)
+        return explained(cause, "", _near(cause))
     if isinstance(cause, OmegaConfBaseException):
         return of_override(_place(error), cause)
     said = " ".join(str(error).split()) or type(error).__name__
     if said.startswith("Ambiguous value for argument "):
         override = said.split("'")[1]
-        return ConfigError(f"{override}: several values make a sweep; one is wanted here. A list is written [a,b].")
-    return ConfigError(f"{place}: {said}" if place else said)
+        return ConfigError(
+            f"{override}: several values make a sweep; one is wanted here. A list is written [a,b].",
+            code="sweep-where-one-is-allowed",
+            override=override,
+        )
+    return ConfigError(f"{place}: {said}" if place else said, code="hydra-said")
 
 
 def _missing(error: MissingConfigException, place: str) -> ConfigError:
@@ -76,26 +85,19 @@ def _missing(error: MissingConfigException, place: str) -> ConfigError:
         return unknown(f"{group}={name}", name, error.options, OPTIONS)
     named_in = re.match(r"In '([^']+)'", str(error))
     where = f"{named_in[1]}.yaml" if named_in else place
-    return ConfigError(f"{where}: its defaults list names {group}/{name}, and there is no such file.")
+    return ConfigError(
+        f"{where}: its defaults list names {group}/{name}, and there is no such file.",
+        code="defaults-names-no-file",
+        where=where,
+        group=group,
+        name=name,
+    )
 
 
-def _yaml(error: yaml.YAMLError) -> ConfigError:
+def _near(error: yaml.YAMLError) -> str:
+    """The file that YAML complains of, from here."""
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or _first_line(error)
-    if "'\\t'" in problem:
-        problem = "a tab stands where only spaces may; YAML indents with spaces"
-    elif problem.startswith("found duplicate key "):
-        problem = f"{problem.removeprefix('found duplicate key ')} is given twice"
-    elif "another document" in problem:
-        problem = "a second document begins; a config file holds one"
-    elif "constructor for the tag" in problem:
-        problem = "a tag with an exclamation mark; a config file holds plain data only"
-    where = f"{_near(mark.name)}, line {mark.line + 1}" if mark else "YAML"
-    return ConfigError(f"{where}: {problem}.")
-
-
-def _near(path: str) -> str:
-    return path.removeprefix(f"{os.getcwd()}{os.sep}")
+    return str(mark.name).removeprefix(f"{os.getcwd()}{os.sep}") if mark else ""
 
 
 def _slip(error: OverrideParseException) -> str:

@@ -20,7 +20,7 @@ from omegaconf.errors import GrammarParseError
 from gptlab.declare.sources import CONF_DIR, shown
 from gptlab.declare.texts import keep
 from gptlab.declare.user_files import UserFile, check_values, looked_at
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 
 
 class CheckedRepository(ConfigRepository):
@@ -51,7 +51,11 @@ class CheckedRepository(ConfigRepository):
         except GrammarParseError as error:
             key = str(error.full_key)
             line = self._files[name].line(key)
-            raise ConfigError(f"{shown(path)}, line {line}: {key}: a ${{ has no }}. Write ${{KEY}}.") from error
+            raise ConfigError(
+                f"{shown(path)}, line {line}: {key}: a ${{ has no }}. Write ${{KEY}}.",
+                code="interpolation-open",
+                line=line,
+            ) from error
         if result is not None and isinstance(result.config, DictConfig):
             keep(result.config, self._files[name].tree, self._files[name].package)
         if result is not None and "/" in name:
@@ -73,8 +77,11 @@ def refuse_two(folders: Sequence[Path], name: str) -> None:
     other = next((path for path in paths[1:] if path.read_bytes() != paths[0].read_bytes()), None)
     if other:
         group, _, option = name.rpartition("/")
-        raise ConfigError(
-            f"{group}={option}: there are two files of this name, {shown(paths[0])} and {shown(other)}. Rename yours."
+        raise wrong_value(
+            group,
+            option,
+            f"there are two files of this name, {shown(paths[0])} and {shown(other)}. Rename yours.",
+            code="two-files-of-one-name",
         )
 
 
@@ -83,6 +90,10 @@ def refuse_short_ending(folders: Sequence[Path], group: str, option: str) -> Non
     for folder in folders:
         path = folder / group / f"{option}.yml"
         if path.exists():
-            raise ConfigError(f"{shown(path)}: is not read, because config files end with .yaml. Rename it.")
+            raise ConfigError(
+                f"{shown(path)}: is not read, because config files end with .yaml. Rename it.", code="yml-not-read"
+            )
         if (folder / group / f"{option}.yaml").is_symlink() and not (folder / group / f"{option}.yaml").exists():
-            raise ConfigError(f"{shown(folder / group / option)}.yaml: is a link to a file that is not there.")
+            raise ConfigError(
+                f"{shown(folder / group / option)}.yaml: is a link to a file that is not there.", code="dead-link"
+            )

@@ -33,7 +33,9 @@ def user_dirs(extra: Iterable[str | Path] = ()) -> list[Path]:
     named += [("config dir", str(part)) for part in extra]
     for origin, part in named:
         if not Path(part).is_dir():
-            raise ConfigError(f"{origin}: there is no folder {part!r}.")
+            raise ConfigError(
+                f"{origin}: there is no folder {part!r}.", code="config-dir-missing", key=origin, value=part
+            )
     folders = [Path("conf"), *(Path(part) for _, part in named)]
     found = dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir())
     return [folder for folder in found if folder != CONF_DIR.resolve()]

@@ -64,7 +64,12 @@ def refuse_odd_number(key: str, value: str, place: str = "") -> None:
     ways = [f"{key}={meant}"] if meant else []
     ways += [quoted(key, value)] if _kind(key) in (Any, None) else []  # it may be text
     written = f" Write {' or '.join(ways)}." if ways else ""
-    raise ConfigError(f"{place}{key}={value}: is not a plain decimal number.{written}")
+    raise ConfigError(
+        f"{place}{key}={value}: is not a plain decimal number.{written}",
+        code="not-a-plain-decimal",
+        place=place,
+        written=written,
+    )
 
 
 def refuse_unquoted(key: str, values: Mapping[Any, Any]) -> None:
@@ -74,7 +79,11 @@ def refuse_unquoted(key: str, values: Mapping[Any, Any]) -> None:
         if isinstance(value, Mapping):
             refuse_unquoted(where, value)
         elif _is_text(where) and isinstance(value, (bool, int, float, list)):
-            raise ConfigError(f"{where}: is text, and has quotes in braces. Or write it by itself: {where}=TEXT.")
+            raise ConfigError(
+                f"{where}: is text, and has quotes in braces. Or write it by itself: {where}=TEXT.",
+                code="text-in-braces",
+                where=where,
+            )
 
 
 def keep(config: DictConfig, tree: yaml.Node, package: str) -> None:
@@ -149,7 +158,9 @@ def in_quotes(value: str) -> str:
 
 def _check_interpolations(key: str, value: str) -> None:
     if value.strip("'\"") == "???":
-        raise ConfigError(f"{key}=???: three question marks stand for a value that is still missing.")
+        raise ConfigError(
+            f"{key}=???: three question marks stand for a value that is still missing.", code="question-marks"
+        )
     if "${" not in value:
         return
     try:
@@ -158,7 +169,10 @@ def _check_interpolations(key: str, value: str) -> None:
         literal = re.sub(r"(?<!\\)\$\{", r"\\${", value)
         raise ConfigError(
             f"{key}: ${{KEY}} stands for the value of another key, and this cannot be read as one. "
-            f"The characters themselves have a backslash before them: '{key}={literal}'"
+            f"The characters themselves have a backslash before them: '{key}={literal}'",
+            code="interpolation-unreadable",
+            key=key,
+            literal=literal,
         ) from error
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from gptlab import registry
-from gptlab.config import Config, ModelConfig, TrainConfig
-from gptlab.errors import ConfigError, unknown
+from gptlab.config import Config, EvaluationConfig, ModelConfig, TrainConfig
+from gptlab.errors import ConfigError, unknown, wrong_value
 
 _CHOICES = ("optimizer", "schedule")
 # Keys that only optimizers and schedules read, each those that name it in their signature.
 _LEFT_TO_PARTS = frozenset({"beta1", "beta2", "eps", "momentum", "final_rate", "decay_share"})
+
+
+# Keys that have gone to `evaluation`, which no key of the training moves.
+MOVED = ("evaluate_every", "evaluation_batches")
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(TrainConfig)}
 
 
 def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
@@ -36,16 +42,56 @@ def parts(train: TrainConfig) -> tuple[registry.Component, registry.Component]:
     return registry.get("optimizer", train.optimizer), registry.get("schedule", train.schedule)
 
 
+def settle_evaluation(config: Config) -> EvaluationConfig:
+    """A copy with the context written out; the defaults where nothing is trained. `config.train` is settled."""
+    if config.train.budget is None:
+        return EvaluationConfig()
+    return dataclasses.replace(config.evaluation, context=config.evaluation.context or config.train.context)
+
+
+def settle_intervals(config: Config) -> Config:
+    """A copy with warm-up and intervals in whole steps, where they are shares of a run whose steps the config tells.
+
+    0.05 is every 20th of the run. ConfigError for 2.5 steps.
+    """
+    train, evaluation = config.train, config.evaluation
+    if train.budget is None:
+        return config
+    given = {"train.warmup": train.warmup, "train.log_every": train.log_every, "evaluation.every": evaluation.every}
+    warmup, log_every, every = (_in_steps(key, value, run_length(train)) for key, value in given.items())
+    return dataclasses.replace(
+        config,
+        train=dataclasses.replace(train, warmup=warmup, log_every=log_every),
+        evaluation=dataclasses.replace(evaluation, every=every),
+    )
+
+
+def _in_steps(key: str, value: float, steps: int | None) -> float:
+    if value >= 1 or not value:
+        if value != int(value):
+            said = "must be whole steps, or below 1 a share of the run."
+            raise wrong_value(key, f"{value:g}", said, code="interval-not-whole")
+        return int(value)
+    return value if steps is None else max(1, round(value * steps))
+
+
 def check_training(config: Config, changed: Collection[str] = ()) -> None:
     """ConfigError for a training that cannot be, or a key that it would ignore. `changed`: keys that the user set."""
     train = config.train
     if train.budget is None:
-        ignored = {"train", "tracker", "data.split", "data.validation_fraction"}
+        ignored = {"train", "evaluation", "tracker", "data.split", "data.validation_fraction"}
         _refuse_ignored(changed, ignored, "train.budget is null, so nothing is trained")
         return
     if config.model.architecture != "gpt":
-        raise ConfigError(f"train.budget: architecture={config.model.architecture} cannot be trained, only gpt can.")
+        raise ConfigError(
+            f"train.budget: architecture={config.model.architecture} cannot be trained, only gpt can.",
+            code="architecture-not-trained",
+            key="train.budget",
+            architecture=config.model.architecture,
+        )
+    refuse_moved({f"train.{k}": v for k in MOVED if (v := getattr(train, k)) != _DEFAULTS[k]}, train)
     _check_sizes(train, config.model)
+    _check_evaluation(config, changed)
     _check_rates(train)
     _check_read(config, changed)
     steps = run_length(train)
@@ -68,12 +114,20 @@ def run_length(train: TrainConfig) -> int | None:
 def check_warmup(train: TrainConfig, steps: int, changed: Collection[str] = ()) -> None:
     """ConfigError for a warm-up that the run is too short for. A preset's schedule may be meant for a longer run."""
     if train.warmup > steps:
-        raise ConfigError(f"train.warmup={train.warmup}: longer than the run, {length_words(train, steps)}.")
+        raise wrong_value(
+            "train.warmup",
+            train.warmup,
+            f"longer than the run, {length_words(train, steps)}.",
+            code="warmup-longer-than-run",
+        )
     asked = "train.warmup" in changed or "train.schedule" in changed
     if asked and train.schedule != "constant" and train.warmup and train.warmup >= steps:
-        raise ConfigError(
-            f"train.warmup={train.warmup}: is all of the run, {length_words(train, steps)}, so train.schedule="
-            f"{train.schedule} would never begin."
+        raise wrong_value(
+            "train.warmup",
+            train.warmup,
+            f"is all of the run, {length_words(train, steps)}, so train.schedule={train.schedule} would never begin.",
+            code="warmup-is-all",
+            schedule=train.schedule,
         )
 
 
@@ -82,7 +136,13 @@ def _check_decay(train: TrainConfig, steps: int, changed: Collection[str]) -> No
     if train.schedule == "wsd" and "train.decay_share" in changed and falling + train.warmup > steps:
         raise ConfigError(
             f"train.decay_share={train.decay_share:g}: the last {falling} of {steps} steps begin within the warm-up, "
-            f"train.warmup={train.warmup}."
+            f"train.warmup={train.warmup}.",
+            code="decay-within-warmup",
+            key="train.decay_share",
+            value=train.decay_share,
+            falling=falling,
+            steps=steps,
+            warmup=train.warmup,
         )
 
 
@@ -95,29 +155,72 @@ def length_words(train: TrainConfig, steps: int) -> str:
 def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -> None:
     for key in sorted(changed):
         if key in keys or key.split(".")[0] in keys:
-            raise ConfigError(f"{key}: would be ignored, because {why}.")
+            raise ConfigError(f"{key}: would be ignored, because {why}.", code="train-key-ignored", key=key)
+
+
+def refuse_moved(given: Mapping[str, Any], train: TrainConfig) -> None:
+    """ConfigError for a key that has gone to `evaluation`, with the line to write instead. `given`: key -> value."""
+    every, batches = (f"train.{key}" for key in MOVED)
+    if every in given:
+        line = f"evaluation.every={given[every]}"
+        raise wrong_value(every, given[every], f"has moved. Write {line}.", code="interval-moved", suggestion=line)
+    if batches in given and isinstance(given[batches], int):
+        targets = given[batches] * train.batch_size * (train.context or 1)
+        line = f"evaluation.tokens={targets}"
+        said = f"has moved, and counts targets instead. Write {line}."
+        raise wrong_value(batches, given[batches], said, code="batches-moved", suggestion=line)
+
+
+def _check_evaluation(config: Config, changed: Collection[str]) -> None:
+    evaluation, longest = config.evaluation, config.model.context_length
+    if evaluation.context and evaluation.context > longest:
+        said = f"longer than model.context_length={longest}."
+        raise wrong_value("evaluation.context", evaluation.context, said, code="evaluation-context-too-long")
+    if not evaluation.final:
+        _refuse_ignored(changed, {"evaluation.final_tokens"}, "evaluation.final is false")
 
 
 def _check_sizes(train: TrainConfig, model: ModelConfig) -> None:
     assert train.budget is not None
     if train.context and train.context > model.context_length:
-        raise ConfigError(f"train.context={train.context}: longer than model.context_length={model.context_length}.")
+        raise wrong_value(
+            "train.context",
+            train.context,
+            f"longer than model.context_length={model.context_length}.",
+            code="train-context",
+            context_length=model.context_length,
+        )
     if train.batch_size % train.accumulate:
-        raise ConfigError(
-            f"train.accumulate={train.accumulate}: train.batch_size={train.batch_size} is not divisible by it."
+        raise wrong_value(
+            "train.accumulate",
+            train.accumulate,
+            f"train.batch_size={train.batch_size} is not divisible by it.",
+            code="accumulate-divides",
+            batch_size=train.batch_size,
         )
     if train.budget_unit == "steps" and train.budget != int(train.budget):
-        raise ConfigError(f"train.budget={train.budget}: steps are whole numbers.")
+        raise wrong_value("train.budget", train.budget, "steps are whole numbers.", code="budget-not-whole")
 
 
 def _check_rates(train: TrainConfig) -> None:
     for key in ("beta1", "beta2"):
         if getattr(train, key) >= 1:
-            raise ConfigError(f"train.{key}={getattr(train, key)}: must be below 1.")
+            raise wrong_value(f"train.{key}", getattr(train, key), "must be below 1.", code="not-below-one")
     if train.budget_unit == "seconds" and "total" in registry.get("schedule", train.schedule).inputs:
-        raise ConfigError(
-            f"train.schedule={train.schedule}: with a budget in seconds nobody knows how many steps there will be. "
-            "Allowed: constant (with or without warm-up)."
+        raise wrong_value(
+            "train.schedule",
+            train.schedule,
+            "with a budget in seconds nobody knows how many steps there will be. "
+            "Allowed: constant (with or without warm-up).",
+            code="schedule-of-seconds",
+        )
+    if train.budget_unit == "seconds" and train.warmup >= 1:
+        raise wrong_value(
+            "train.warmup",
+            f"{train.warmup:g}",
+            "with a budget in seconds nobody knows how many steps there will be, and the run could end before its peak "
+            "rate. Give a share of the time below 1, as in train.warmup=0.1.",
+            code="warmup-of-seconds",
         )
 
 
@@ -143,7 +246,12 @@ def _any_probe_looks(config: Config) -> bool:
 def _check_machine(config: Config) -> None:
     train = config.train
     if config.tracker == "tensorboard" and find_spec("tensorboard") is None:
-        raise ConfigError("tracker=tensorboard: it is not installed. pip install 'gptlab[tensorboard]'.")
+        raise ConfigError(
+            "tracker=tensorboard: it is not installed. pip install 'gptlab[tensorboard]'.",
+            code="tracker-not-installed",
+            key="tracker",
+            value="tensorboard",
+        )
     if train.device not in ("auto", "cpu"):
         _check_device(train.device)
     if train.precision == "bf16":
@@ -152,7 +260,12 @@ def _check_machine(config: Config) -> None:
         import torch
 
         if not hasattr(torch.optim, "Muon"):
-            raise ConfigError(f"train.optimizer=muon: needs torch 2.9 or newer; this is {torch.__version__}.")
+            raise ConfigError(
+                f"train.optimizer=muon: needs torch 2.9 or newer; this is {torch.__version__}.",
+                code="muon-needs-torch",
+                key="train.optimizer",
+                value="muon",
+            )
 
 
 def _check_device(name: str) -> None:
@@ -161,11 +274,20 @@ def _check_device(name: str) -> None:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"train.device={name!r}: is no device. Allowed: auto, cpu, cuda, cuda:<number>.") from error
+        raise ConfigError(
+            f"train.device={name!r}: is no device. Allowed: auto, cpu, cuda, cuda:<number>.",
+            code="device-unknown",
+            key="train.device",
+            value=name,
+        ) from error
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"train.device={name}: not supported. Allowed: auto, cpu, cuda, cuda:<number>.")
+        raise wrong_value(
+            "train.device", name, "not supported. Allowed: auto, cpu, cuda, cuda:<number>.", code="device-not-supported"
+        )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"train.device={name}: this machine has {torch.cuda.device_count()} CUDA devices.")
+        raise wrong_value(
+            "train.device", name, f"this machine has {torch.cuda.device_count()} CUDA devices.", code="device-not-there"
+        )
 
 
 def _check_bf16(device: str) -> None:
@@ -173,6 +295,16 @@ def _check_bf16(device: str) -> None:
 
     if device.startswith("cuda") or device == "auto" and torch.cuda.is_available():
         if not torch.cuda.is_bf16_supported():
-            raise ConfigError("train.precision=bf16: this GPU does not have it. Use train.precision=fp32.")
+            raise ConfigError(
+                "train.precision=bf16: this GPU does not have it. Use train.precision=fp32.",
+                code="bf16-not-on-gpu",
+                key="train.precision",
+                value="bf16",
+            )
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        raise ConfigError("train.precision=bf16: this processor does not have it. Use train.precision=fp32.")
+        raise ConfigError(
+            "train.precision=bf16: this processor does not have it. Use train.precision=fp32.",
+            code="bf16-not-on-cpu",
+            key="train.precision",
+            value="bf16",
+        )

@@ -10,17 +10,18 @@ keeps the value its module gave it (the ones and zeros of a norm). S.d. of N(0, 
   small    sqrt(2/(5d))    sqrt(2/(5d))    sqrt(2/(5d))         2 / (L sqrt(d))      0
   mup      std             refused         std sqrt(b/d)        that / sqrt(2L)      0
 
-with b = base_width. mup draws the head at head_std * b / d, and scales learning rates too: `rate_scale`.
+with b = base_width. mup draws the head at head_std * b / d, and scales learning rates too: it is a `ScalesRates`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.model.layers import Embedding, Linear
 from gptlab.registry import register
 
@@ -31,6 +32,14 @@ class Draw:
 
     family: str
     scale: float
+
+
+@runtime_checkable
+class ScalesRates(Protocol):
+    """An init that also says how fast each weight learns."""
+
+    def rate_scale(self, module: nn.Module, name: str) -> float:
+        """Factor on the learning rate of the parameter `name` of `module`."""
 
 
 @register("init", "torch")
@@ -50,7 +59,11 @@ class TorchInit:
         tied_std: float | None = None,
     ) -> None:
         if tied_std is not None and not tie_weights:
-            raise ConfigError("model.options.init.tied_std: would be ignored, because model.tie_weights=false.")
+            raise ConfigError(
+                "model.options.init.tied_std: would be ignored, because model.tie_weights=false.",
+                code="tied-std-untied",
+                key="model.options.init.tied_std",
+            )
         self.embedding_std = embedding_std
         self.tied_std = 1 / math.sqrt(3 * emb_dim) if tied_std is None else tied_std
 
@@ -146,9 +159,14 @@ class MuPInit(NormalInit):
         head_std: float = 0.02,
     ) -> None:
         if tie_weights:
-            raise ConfigError("model.init=mup: wants the head's scale at 1/width and the embedding's at 1; untie them.")
+            raise ConfigError(
+                "model.init=mup: wants the head's scale at 1/width and the embedding's at 1; untie them.",
+                code="mup-tied",
+                key="model.init",
+                value="mup",
+            )
         if base_width < 1:
-            raise ConfigError(f"model.options.init.base_width={base_width}: must be 1 or more.")
+            raise wrong_value("model.options.init.base_width", base_width, "must be 1 or more.", code="base-width")
         self.width, self.base_width, self.head_std = emb_dim, base_width, head_std
         self.std = 1 / math.sqrt(base_width) if std is None else std
         self.depth = 1 / math.sqrt(2 * max(n_layers, 1))

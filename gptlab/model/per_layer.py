@@ -29,12 +29,23 @@ def layers_of(span: Any, n_layers: int) -> range:
     where = f"model.layers.{span}"
     match = _SPAN.fullmatch(str(span))
     if not match:
-        raise ConfigError(f"{where}: a layer is a number, or a span like 6-11.")
+        raise ConfigError(f"{where}: a layer is a number, or a span like 6-11.", code="layer-span", where=where)
     first, last = int(match[1]), int(match[2] or match[1])
     if first > last:
-        raise ConfigError(f"{where}: the span runs backwards. Write {last}-{first}.")
+        raise ConfigError(
+            f"{where}: the span runs backwards. Write {last}-{first}.",
+            code="layer-span-backwards",
+            where=where,
+            last=last,
+            first=first,
+        )
     if last >= n_layers:
-        raise ConfigError(f"{where}: model.n_layers={n_layers}, so the layers are 0 to {n_layers - 1}.")
+        raise ConfigError(
+            f"{where}: model.n_layers={n_layers}, so the layers are 0 to {n_layers - 1}.",
+            code="layer-out-of-range",
+            where=where,
+            n_layers=n_layers,
+        )
     return range(first, last + 1)
 
 
@@ -49,7 +60,12 @@ def layer_config(config: ModelConfig, layer: int) -> ModelConfig:
         where = f"model.layers.{span}"
         for key, value in checked_settings(settings, where).items():
             if key in origin:
-                raise ConfigError(f"{where}.{key}: layer {layer} has it from model.layers.{origin[key]} already.")
+                raise ConfigError(
+                    f"{where}.{key}: layer {layer} has it from model.layers.{origin[key]} already.",
+                    code="layer-set-twice",
+                    where=where,
+                    layer=layer,
+                )
             origin[key] = str(span)
             if key != "options":
                 changes[key] = value
@@ -61,15 +77,27 @@ def layer_config(config: ModelConfig, layer: int) -> ModelConfig:
 def checked_settings(settings: Any, where: str) -> dict[str, Any]:
     """The settings of one span, in their declared types. ConfigError for a key that no block has."""
     if not isinstance(settings, dict):
-        raise ConfigError(f"{where}={settings!r}: must hold keys of a block, as in {{norm: identity}}.")
+        raise ConfigError(
+            f"{where}={settings!r}: must hold keys of a block, as in {{norm: identity}}.",
+            code="layer-holds-no-keys",
+            key=where,
+            value=settings,
+        )
     for key in settings:
         if key not in BLOCK_KEYS:
             if key in {f.name for f in dataclasses.fields(ModelConfig)}:
-                raise ConfigError(f"{where}.{key}: belongs to the whole model. Allowed: {', '.join(BLOCK_KEYS)}.")
+                raise ConfigError(
+                    f"{where}.{key}: belongs to the whole model. Allowed: {', '.join(BLOCK_KEYS)}.",
+                    code="layer-key-of-model",
+                    where=where,
+                )
             raise unknown_key(where, str(key), BLOCK_KEYS)
     try:
         typed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(ModelConfig), settings))
     except OmegaConfBaseException as error:
-        raise next(misfits(settings, ModelConfig, where), ConfigError(f"{where}: cannot be used.")) from error
+        raise next(
+            misfits(settings, ModelConfig, where),
+            ConfigError(f"{where}: cannot be used.", code="layer-cannot-be-used", where=where),
+        ) from error
     check_fields(typed, where)
     return {key: getattr(typed, key) for key in settings}

@@ -57,7 +57,11 @@ def _parameter(module: nn.Module, name: str) -> Tensor | None:
         path, _, last = name.rpartition(".")
         if name and last in module.get_submodule(path)._parameters:
             return None
-        raise ConfigError(f"{type(module).__name__}.parameter_roles: it has no parameter {name!r}.") from error
+        raise ConfigError(
+            f"{type(module).__name__}.parameter_roles: it has no parameter {name!r}.",
+            code="role-of-no-parameter",
+            name=name,
+        ) from error
 
 
 def _by_shape(parameter: Tensor) -> str:

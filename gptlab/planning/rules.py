@@ -12,7 +12,7 @@ from gptlab.config import Config
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.reads import chosen
 from gptlab.declare.training_rules import check_warmup
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 
 
 def one_study(jobs: Sequence[Job]) -> None:
@@ -20,15 +20,30 @@ def one_study(jobs: Sequence[Job]) -> None:
     names = list(dict.fromkeys(job.config.experiment.name for job in jobs))
     if len(names) > 1:
         raise ConfigError(
-            f"experiment: one command makes one study, and this asks for {', '.join(names)}. Run them in turn."
+            f"experiment: one command makes one study, and this asks for {', '.join(names)}. Run them in turn.",
+            code="one-study-per-command",
+            key="experiment",
         )
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", names[0]):
-        raise ConfigError(f"experiment.name={names[0]!r}: it names a folder. Allowed: letters, digits and . _ -")
+        raise ConfigError(
+            f"experiment.name={names[0]!r}: it names a folder. Allowed: letters, digits and . _ -",
+            code="study-name",
+            key="experiment.name",
+            value=names[0],
+        )
     if len({job.config.output_dir for job in jobs}) > 1:
-        raise ConfigError("output_dir: the runs of one study share one folder, so it cannot be swept.")
-    for key in ("workers", "launcher", "on_error"):
+        raise ConfigError(
+            "output_dir: the runs of one study share one folder, so it cannot be swept.",
+            code="output-dir-swept",
+            key="output_dir",
+        )
+    for key in ("workers", "launcher", "on_error", "on_invalid"):
         if len({getattr(job.config, key) for job in jobs}) > 1:
-            raise ConfigError(f"{key}: one command starts all its runs in one way, so it cannot be swept.")
+            raise ConfigError(
+                f"{key}: one command starts all its runs in one way, so it cannot be swept.",
+                code="key-cannot-be-swept",
+                key=key,
+            )
     _check_launcher(jobs[0].config)
 
 
@@ -62,10 +77,15 @@ def check_flops(job: Job) -> None:
 
 def _check_launcher(config: Config) -> None:
     if config.launcher == "local" and config.launcher_options:
-        raise ConfigError("launcher_options: launcher=local reads none.")
-    if config.launcher != "local" and importlib.util.find_spec(config.launcher) is None:
         raise ConfigError(
-            f"launcher={config.launcher}: {config.launcher} is not installed. pip install 'gptlab[{config.launcher}]'"
+            "launcher_options: launcher=local reads none.", code="launcher-options-unread", key="launcher_options"
+        )
+    if config.launcher != "local" and importlib.util.find_spec(config.launcher) is None:
+        raise wrong_value(
+            "launcher",
+            config.launcher,
+            f"{config.launcher} is not installed. pip install 'gptlab[{config.launcher}]'",
+            code="launcher-not-installed",
         )
 
 
@@ -80,7 +100,13 @@ def refuse_idle_ablations(composer: Composer, job: Job, baseline: Job) -> None:
         same = next(
             (f"{key} is {values[key]!r} in both" for key in keys if key in values), "it sets nothing that counts"
         )
-        raise ConfigError(f"ablation={name}: changes nothing against the baseline: {same}.")
+        raise wrong_value(
+            "ablation",
+            name,
+            f"changes nothing against the baseline: {same}.",
+            code="ablation-changes-nothing",
+            same=same,
+        )
 
 
 def _within(key: str, changed: dict[str, Any]) -> bool:
@@ -95,7 +121,11 @@ def refuse_conflicts(composer: Composer, job: Job) -> None:
             other, set_to = setters.setdefault(key, (name, value))
             if set_to != value:
                 raise ConfigError(
-                    f"ablation=[{','.join(job.ablations)}]: {other} sets {key}={set_to}, {name} sets {value}."
+                    f"ablation=[{','.join(job.ablations)}]: {other} sets {key}={set_to}, {name} sets {value}.",
+                    code="ablations-collide",
+                    other=other,
+                    set_to=set_to,
+                    name=name,
                 )
 
 
@@ -106,4 +136,9 @@ def refuse_twins(jobs: Sequence[Job]) -> None:
         other = seen.setdefault(schema.identity(job.config), job)
         if other is not job:
             one, two = (" ".join(j.overrides) or "(no overrides)" for j in (other, job))
-            raise ConfigError(f"two runs of this sweep are the same run: {one}  and  {two}. Leave one out.")
+            raise ConfigError(
+                f"two runs of this sweep are the same run: {one}  and  {two}. Leave one out.",
+                code="same-run-twice",
+                one=one,
+                two=two,
+            )

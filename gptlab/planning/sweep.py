@@ -21,19 +21,22 @@ from gptlab.errors import ConfigError, closest
 def jobs(composer: Composer, overrides: Sequence[str]) -> list[list[str]]:
     """Every combination, the first key turning slowest. The experiment sweeps what the command line leaves open."""
     given = composer.parse(overrides)
-    open_keys = _experiment_sweep(composer, given)
+    open_keys = experiment_sweep(composer, given)
     for override in given:
         open_keys.pop(override.key_or_group, None)
     parsed = composer.parse([f"{key}={values}" for key, values in open_keys.items()]) + given
-    return [list(combination) for combination in itertools.product(*(_choices(composer, o) for o in parsed))]
+    return [list(combination) for combination in itertools.product(*(choices(composer, o) for o in parsed))]
 
 
-def _experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str, str]:
+def experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str, str]:
     """The hydra.sweeper.params of the chosen experiment: key -> values as text."""
     chosen = [o for o in given if o.key_or_group == "experiment" and not sets_values(o)]
-    names = [text for override in chosen for text in _choices(composer, override)]
+    names = [text for override in chosen for text in choices(composer, override)]
     if len(names) > 1:
-        raise ConfigError(f"{chosen[0].input_line}: one command runs one experiment. Run them in turn.")
+        raise ConfigError(
+            f"{chosen[0].input_line}: one command runs one experiment. Run them in turn.",
+            code="one-experiment-per-command",
+        )
     params = OmegaConf.select(composer.load(names), "hydra.sweeper.params") or {}
     sweep: dict[str, str] = {}
     for key, values in params.items():
@@ -42,13 +45,16 @@ def _experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str
             where = names[0] if names else "config.yaml"
             raise ConfigError(
                 f"hydra.sweeper.params.{key} in {where}: a sweep is written as one string, {key}: {form}  "
-                "(a YAML list would stack its members in one run)."
+                "(a YAML list would stack its members in one run).",
+                code="sweep-as-yaml-list",
+                where=where,
+                form=form,
             )
         sweep[str(key).lstrip("+")] = str(values)
     return sweep
 
 
-def _choices(composer: Composer, override: Override) -> list[str]:
+def choices(composer: Composer, override: Override) -> list[str]:
     """The override once per value. ConfigError when there is none."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
@@ -62,11 +68,17 @@ def _choices(composer: Composer, override: Override) -> list[str]:
 def _nothing(override: Override, options: Sequence[str]) -> ConfigError:
     glob: Any = override.value()
     if not isinstance(glob, Glob):
-        return ConfigError(f"{override.input_line}: no values, so nothing would run.")
+        return ConfigError(
+            f"{override.input_line}: no values, so nothing would run.",
+            code="sweep-of-nothing",
+            input_line=override.input_line,
+        )
     wanted = " ".join(glob.include).replace("*", "")
     starts = {option[: len(wanted)]: option for option in options}  # `pots*` is near `post_ln` by its beginning
     near = starts.get(closest(wanted, starts) or "")
     hint = f" The closest is {near}." if near else ""
     return ConfigError(
-        f"{override.input_line}: the glob matches nothing.{hint} Allowed: {', '.join(options) or 'nothing'}."
+        f"{override.input_line}: the glob matches nothing.{hint} Allowed: {', '.join(options) or 'nothing'}.",
+        code="glob-matches-nothing",
+        input_line=override.input_line,
     )

@@ -10,6 +10,7 @@ from torch import nn
 
 from gptlab.config import ModelConfig
 from gptlab.model import skeleton
+from gptlab.probes.dry_run import UncountableError, dry_run
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
 from gptlab.registry import register
@@ -23,18 +24,24 @@ def measure(subject: Subject) -> Measurement:
     """
     probe = subject.config.probes.shapes
     assert probe is not None and probe.context is not None
-    return Measurement(tables={"shapes": trace(subject.config.model, probe.batch_size, probe.context)})
+    try:
+        return Measurement(tables={"shapes": trace(subject.config.model, probe.batch_size, probe.context)})
+    except UncountableError as error:
+        return Measurement(notes=[f"shapes: no trace, because {error}"])
 
 
 def trace(config: ModelConfig, batch_size: int, context: int) -> list[dict[str, Any]]:
-    """One row for the input and one for the output of each module, in the order in which they are computed."""
+    """One row for the input and one for the output of each module, in the order in which they are computed.
+
+    UncountableError where a part cannot be computed without values.
+    """
     model = skeleton(config).requires_grad_(False)
     x = model.example_input(batch_size, context)
     rows = [_row(0, "input", "token ids" if not x.is_floating_point() else "numbers", x)]
     handles = [
         module.register_forward_hook(partial(_record, rows, name or "model")) for name, module in model.named_modules()
     ]
-    model(x)
+    dry_run(model, batch_size, context)
     for handle in handles:
         handle.remove()
     return rows
@@ -43,8 +50,8 @@ def trace(config: ModelConfig, batch_size: int, context: int) -> list[dict[str, 
 def memory_estimate(config: ModelConfig, batch_size: int, context: int) -> tuple[int, int]:
     """Bytes of (the weights, the peak of one forward and backward pass), estimated from the skeleton.
 
-    The peak holds the weights, their gradients and every leaf module's output; the logits three times, because the loss
-    and its gradient are as large as they are.
+    UncountableError as for `trace`. The peak holds the weights, their gradients and every leaf module's output; the
+    logits three times, because the loss and its gradient are as large as they are.
     """
     model = skeleton(config)
     leaves = {name or "model" for name, module in model.named_modules() if not list(module.children())}
@@ -54,6 +61,8 @@ def memory_estimate(config: ModelConfig, batch_size: int, context: int) -> tuple
 
 
 def _record(rows: list[dict[str, Any]], name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+    if isinstance(output, tuple) and output:
+        output = output[0]  # what a module gives beside the stream comes after it
     if isinstance(output, torch.Tensor):
         rows.append(_row(len(rows), name, type(module).__name__, output))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gptlab import registry
 from gptlab.config import Config
 from gptlab.data.batches import TokenSource, VectorSource, load
 from gptlab.errors import GptlabError
@@ -27,12 +28,13 @@ class Subject:
         weights, present = weight_bytes(skeleton(self.config.model)), physical_memory()
         what, needed = ("weights and gradients", 2 * weights) if self.config.probes.gradients else ("weights", weights)
         if self.config.train.budget is not None:
-            sgd = self.config.train.optimizer == "sgd"  # one moment, where Adam has two
-            what, needed = "weights, gradients and optimizer", (3 if sgd else 4) * weights
+            states = registry.get("optimizer", self.config.train.optimizer).facts["states"]
+            what, needed = "weights, gradients and optimizer", (2 + states) * weights
         if present and needed > present:
             raise GptlabError(
                 f"{what} need {needed / 2**30:,.0f} GiB, this machine has {present / 2**30:,.0f} GiB; "
-                "`gptlab plan` and `probes=counting` need none of it"
+                "`gptlab plan` and `probes=counting` need none of it",
+                code="model-memory",
             )
         return build(self.config)
 

@@ -45,7 +45,7 @@ def submitit_jobs(queue: Queue, config: Config) -> None:
         executor = submitit.AutoExecutor(folder=queue.study / LOGS / "%j", cluster=cluster)
         executor.update_parameters(**{"name": "gptlab", "cpus_per_task": config.threads, **options})
     except (TypeError, ValueError, NameError, RuntimeError) as error:
-        raise ConfigError(f"launcher_options: {error}") from error
+        raise ConfigError(f"launcher_options: {error}", code="launcher-options", key="launcher_options") from error
     running: dict[Any, PlannedRun] = {}
     try:
         while True:
@@ -86,7 +86,9 @@ def ray_tasks(queue: Queue, config: Config) -> None:
             ray.init(**{"log_to_driver": False, "logging_level": "error", **options})
         task = ray.remote(job).options(**asked)
     except (TypeError, ValueError, ConnectionError, RuntimeError) as error:
-        raise ConfigError(f"launcher_options: {_first_line(error)}") from error
+        raise ConfigError(
+            f"launcher_options: {_first_line(error)}", code="launcher-options-refused", key="launcher_options"
+        ) from error
     running: dict[Any, PlannedRun] = {}
     try:
         while True:

@@ -74,7 +74,14 @@ def refuse(runs: Sequence[PlannedRun], decisions: Sequence[Decision]) -> None:
     if refused:
         run, decision = refused[0]
         more = f" So it is with {len(refused) - 1} more." if len(refused) > 1 else ""
-        raise ConfigError(f"on_changed: {run.label} seed={run.seed}: {decision.reason}.{more}")
+        raise ConfigError(
+            f"on_changed: {run.label} seed={run.seed}: {decision.reason}.{more}",
+            code="changed-runs",
+            label=run.label,
+            seed=run.seed,
+            reason=decision.reason,
+            more=more,
+        )
 
 
 def _of_broken_off(config: Config, folder: Path, state: State) -> Decision:

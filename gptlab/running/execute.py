@@ -6,10 +6,8 @@ never passes for a finished run.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import errno
-import io
 import os
 import time
 import traceback
@@ -26,6 +24,7 @@ from gptlab.store import data_files, files, locks
 from gptlab.store.atomic import StorageError, sync_file
 from gptlab.store.clock import now
 from gptlab.store.config_file import write_config
+from gptlab.store.csv_text import csv_text
 from gptlab.store.damage import DamagedError
 from gptlab.store.data_files import DataRecord
 from gptlab.store.dependencies import code
@@ -73,7 +72,8 @@ def execute_claimed(
     result: dict[str, Any] = {
         "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "threads": config.threads, "notes": [], "metrics": {}, "code": manifest["code"], "data": {}, "artifacts": {},
+        "threads": config.threads, "notes": [], "metrics": {}, "scored": {}, "code": manifest["code"], "data": {},
+        "artifacts": {},
         "warnings": [f"not one run: {changed} changed before it went on (on_changed=resume)"] if changed else [],
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
@@ -179,6 +179,7 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
     manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
     _record(trained, folder, manifest, result, tables)
     result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
+    result["scored"] = trained.scored
     if trained.outcome == "diverged":
         result["state"], result["error"] = "diverged", trained.reason or None
 
@@ -202,7 +203,9 @@ def _record(
     files.write_json(folder / MANIFEST, manifest)
     for stem, rows in found.tables.items():
         tables[stem] = [*tables.get(stem, []), *rows]
-        files.write_text(folder / f"{stem}.csv", _csv(tables[stem]))
+        columns = list(tables[stem][0]) if tables[stem] else []
+        lines = ([row.get(name) for name in columns] for row in tables[stem])
+        files.write_text(folder / f"{stem}.csv", csv_text(columns, lines))
     for stem, document in found.documents.items():
         files.write_json(folder / f"{stem}.json", document)
 
@@ -223,11 +226,3 @@ def _clear(folder: Path, names: Sequence[str]) -> None:
             files.remove(folder / parts[0])  # a folder that a run wrote files into is its own
         elif os.path.lexists(path := folder / Path(name).name) and (path.is_symlink() or not path.is_dir()):
             files.remove(path)
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

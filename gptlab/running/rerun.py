@@ -16,6 +16,7 @@ from gptlab.metrics import METRICS
 from gptlab.running.execute import execute
 from gptlab.store import files
 from gptlab.store.config_file import read_config
+from gptlab.store.csv_text import unguarded
 from gptlab.store.damage import UNREADABLE, DamagedError
 from gptlab.store.dependencies import code_changes
 from gptlab.store.manifest import Manifest, read_manifest
@@ -39,11 +40,14 @@ def rerun(run: Path, target: Path) -> Repetition:
     """Execute the config recorded in `run` again, in `target`. GptlabError when there is no such record."""
     state = state_of(run)
     if state.name not in ("finished", "diverged"):
-        raise GptlabError(f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip())
+        raise GptlabError(
+            f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip(),
+            code="rerun-not-finished",
+        )
     try:
         config = replace(from_stored(read_config(run)), threads=state.result.threads)
     except DamagedError as damage:
-        raise GptlabError(f"{run}: {damage}.") from damage
+        raise GptlabError(f"{run}: {damage}.", code="rerun-damaged", run=run) from damage
     context = [f"changed since: {text}" for text in code_changes(state.result.code, config.plugins)]
     if identity(config) != state.result.id:
         context.append("gptlab's schema has other keys or defaults now, so the same config has another id")
@@ -103,13 +107,14 @@ def _cells(path: Path) -> dict[str, Any]:
     """Place in words -> value, for every cell of a table, without those that measure time."""
     try:
         if path.suffix == ".csv":
-            rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+            table = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+            rows: list[dict[str, Any]] = [{k: unguarded(v or "") for k, v in row.items()} for row in table]
         elif path.suffix == ".jsonl":
             rows = files.read_jsonl(path)[0]
         else:
             rows = [files.read_json(path)]
     except UNREADABLE as error:
-        raise GptlabError(f"{path}: cannot be read ({error}).") from error
+        raise GptlabError(f"{path}: cannot be read ({error}).", code="rerun-unreadable", path=path) from error
     cells = {}
     for number, row in enumerate(rows, start=1):
         for key, value in row.items():

@@ -6,11 +6,7 @@ is better after correction.
 
 from __future__ import annotations
 
-import csv
 import html
-import io
-import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,8 +19,9 @@ from gptlab.comparing.tidy import records
 from gptlab.show.columns import PAPER, SCREEN, Column, Entry
 from gptlab.show.latex import latex
 from gptlab.show.tables import Table, tables
+from gptlab.store.csv_text import csv_text
 from gptlab.store.files import write_text
-from gptlab.store.study import guarded
+from gptlab.store.json_text import json_text
 from gptlab.texts import printable
 
 SCHEMA = 1
@@ -66,12 +63,8 @@ def _markdown(comparison: Comparison, columns: Sequence[str], called: str) -> st
 
 
 def _csv(comparison: Comparison) -> str:
-    out = io.StringIO()
-    lines = list(records(comparison))
-    writer = csv.DictWriter(out, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: guarded(_written(value)) for key, value in line.items()} for line in lines)
-    return out.getvalue()
+    lines = [{key: _written(value) for key, value in line.items()} for line in records(comparison)]
+    return csv_text(list(lines[0]) if lines else [], (line.values() for line in lines))
 
 
 def _json(comparison: Comparison) -> str:
@@ -89,14 +82,12 @@ def _json(comparison: Comparison) -> str:
         "failures": {row.label: list(row.failures) for row in comparison.rows if row.failures},
         "rows": [{key: _written(value) for key, value in line.items()} for line in records(comparison)],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document, indent=1) + "\n"
 
 
 def _written(value: Any) -> Any:
-    """A value for programs: texts without anything that steers a terminal, None for what is no number."""
-    if isinstance(value, str):
-        return printable(value) or None
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """A value for programs: texts without anything that steers a terminal, None for no text."""
+    return (printable(value) or None) if isinstance(value, str) else value
 
 
 def _html(comparison: Comparison, columns: Sequence[str], called: str) -> str:

@@ -35,7 +35,10 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
     except OSError as error:
         reason = error.strerror or str(error)
         raise GptlabError(
-            f"cannot write tables, figures and the report into {folder}: {reason}. What was measured is not touched."
+            f"cannot write tables, figures and the report into {folder}: {reason}. What was measured is not touched.",
+            code="tables-not-written",
+            folder=folder,
+            reason=reason,
         ) from error
     print(f"Report: {printable(str(report))}", file=file or sys.stdout)
     return study

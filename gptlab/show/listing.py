@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import sys
@@ -16,6 +14,8 @@ from typing import Any, TextIO
 from gptlab.errors import ConfigError, closest
 from gptlab.show.formats import column, count
 from gptlab.store import where
+from gptlab.store.csv_text import csv_text
+from gptlab.store.json_text import json_text
 from gptlab.store.run_listing import DEFAULT_COLUMNS, RunRow, list_runs
 from gptlab.texts import printable
 
@@ -23,7 +23,6 @@ __all__ = ["FORMATS", "RunRow", "list_runs", "print_rows", "print_runs", "select
 
 FORMATS = ("table", "csv", "json", "md")
 _COLOURS = {"finished": "32", "failed": "1;31", "damaged": "1;31"}  # all others: yellow
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text cell that starts so
 
 
 def print_runs(output_dir: Path | str, console_width: int | None = None, file: TextIO | None = None) -> None:
@@ -78,7 +77,9 @@ def _check_keys(option: str, keys: Sequence[str], rows: list[RunRow]) -> None:
         match = closest(key, {name for row in rows[:100] for name in row.known()})
         hint = f" Did you mean {match!r}?" if match else ""
         raise ConfigError(
-            f"{option}: no run has {key!r}.{hint} A key is a column of `gptlab ls`, a metric, or a key of the config."
+            f"{option}: no run has {key!r}.{hint} A key is a column of `gptlab ls`, a metric, or a key of the config.",
+            code="no-run-has-key",
+            option=option,
         )
 
 
@@ -150,22 +151,15 @@ def _right(texts: list[str]) -> list[str]:
 
 def _as(form: str, rows: list[RunRow], columns: Sequence[str]) -> str:
     if form == "json":
-        return (
-            json.dumps([{key: row.value(key) for key in columns} for row in rows], indent=1, ensure_ascii=False) + "\n"
-        )
-    cells = [[_cell(row.value(key)) for key in columns] for row in rows]
+        return json_text([{key: row.value(key) for key in columns} for row in rows], indent=1) + "\n"
     if form == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        for row, texts in zip(rows, cells, strict=True):
-            writer.writerow([_guarded(row.value(key), cell) for key, cell in zip(columns, texts, strict=True)])
-        return text.getvalue()
+        return csv_text(columns, ([_of_csv(row.value(key)) for key in columns] for row in rows))
+    cells = [[_cell(row.value(key)) for key in columns] for row in rows]
     if form == "md":
         shown = [[_safe(cell).replace("|", "\\|").replace("<", "&lt;") for cell in line] for line in cells]
         return "".join(f"| {' | '.join(line)} |\n" for line in [columns, ["---"] * len(columns), *shown])
     if form != "table":
-        raise ConfigError(f"--format: {form!r} is not one of {', '.join(FORMATS)}.")
+        raise ConfigError(f"--format: {form!r} is not one of {', '.join(FORMATS)}.", code="format-unknown", form=form)
     shown = [list(columns), *([_safe(cell) for cell in line] for line in cells)]
     widths = [max(len(line[place]) for line in shown) for place in range(len(columns))]
     return "".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in shown)
@@ -179,8 +173,9 @@ def _cell(value: Any) -> str:
     return repr(value) if isinstance(value, float) else " ".join(str(value).split("\n"))
 
 
-def _guarded(value: Any, cell: str) -> str:
-    return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA_STARTS) else cell
+def _of_csv(value: Any) -> Any:
+    """Texts whole, with their line ends; true, false, lists and nodes as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict) else value
 
 
 def _safe(text: str) -> str:

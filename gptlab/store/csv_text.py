@@ -2,12 +2,11 @@
 
 A text that one of them would take for something else (a formula, a number, a missing value) starts with an apostrophe,
 as does a text that starts with one; `unguarded` takes it off. A cell with a line end of any kind is quoted, also one
-with a bare carriage return. Numbers are never touched, and nothing at all stands for what is missing.
+with a bare carriage return. Numbers are never touched; nothing at all stands for what is missing.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,9 +16,10 @@ _MISSING = frozenset(
      "n/a", "nan", "null", "none", "Null", "NONE", "Nan", "NAN", "-nan", "-NaN")
 )  # fmt: skip
 _BOOLEANS = frozenset(("true", "false"))
+_QUOTED = frozenset(',"\r\n')
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     """A header and a line for each row; lines end with a newline alone."""
     return "".join(",".join(map(_written, line)) + "\n" for line in (columns, *rows))
 
@@ -55,10 +55,7 @@ def _is_number(text: str) -> bool:
 
 
 def _written(cell: Any) -> str:
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+    if cell is None:
         return ""
     text = repr(float(cell)) if isinstance(cell, float) else str(guarded(cell))
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if not _PLAIN.isdisjoint(text) else text
-
-
-_PLAIN = frozenset(',"\r\n')
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if not _QUOTED.isdisjoint(text) else text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gptlab.errors import GptlabError
 from gptlab.store.damage import DamagedError, load_object
-from gptlab.store.names import CONFIG, MANIFEST, RESULT, RUN_NAME
+from gptlab.store.names import CONFIG, MANIFEST, RESULT, RUN_NAME, bare_id
 
 DEPTH = 4  # folders below the one named: <output_dir>/<study>/<run>, and some more for collections of those
 _SIGNS = (RESULT, MANIFEST, CONFIG)
@@ -44,30 +44,53 @@ def find_run(word: str, output_dir: Path) -> Path:
     if path.is_dir():
         return _refuse_no_run(path)
     if path.is_file():
-        raise GptlabError(f"{word}: is a file, and a run is a folder. Its folder is {path.parent}.")
+        raise GptlabError(
+            f"{word}: is a file, and a run is a folder. Its folder is {path.parent}.",
+            code="run-is-a-file",
+            word=word,
+            parent=path.parent,
+        )
     found: dict[str, Path] = {}
-    if word and all(digit in "0123456789abcdef" for digit in word):
+    if digits := bare_id(word):
         for folder in find_runs(output_dir):
             known = recorded_id(folder)
-            if known.startswith(word):
+            if known.startswith(digits):
                 found[known] = folder
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        raise GptlabError(f"{word}: more than one run begins so: {', '.join(sorted(known[:12] for known in found))}.")
-    raise GptlabError(f"{word}: no run folder, and no run in {output_dir} has an id that begins so.")
+        raise GptlabError(
+            f"{word}: more than one run begins so: {', '.join(sorted(known[:12] for known in found))}.",
+            code="run-ambiguous",
+            word=word,
+        )
+    raise GptlabError(
+        f"{word}: no run folder, and no run in {output_dir} has an id that begins so.",
+        code="run-not-found",
+        word=word,
+        output_dir=output_dir,
+    )
 
 
 def _refuse_no_run(folder: Path) -> Path:
     """The folder itself. GptlabError, with what was expected, when it is no run."""
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise GptlabError(f"{folder}: cannot be read (Permission denied).")
+        raise GptlabError(f"{folder}: cannot be read (Permission denied).", code="run-not-readable", folder=folder)
     if is_run(folder):
         return folder
     inside = next(find_runs(folder), None)
     if inside:
-        raise GptlabError(f"{folder}: is no run, but holds runs, such as {inside}. Name one of them.")
-    raise GptlabError(f"{folder}: is no run: a run's folder has {', '.join(_SIGNS)}. `gptlab ls` lists the runs.")
+        raise GptlabError(
+            f"{folder}: is no run, but holds runs, such as {inside}. Name one of them.",
+            code="run-is-a-study",
+            folder=folder,
+            inside=inside,
+        )
+    raise GptlabError(
+        f"{folder}: is no run: a run's folder has {', '.join(_SIGNS)}. `gptlab ls` lists the runs.",
+        code="not-a-run",
+        folder=folder,
+    )
 
 
 def recorded_id(folder: Path) -> str:

@@ -120,7 +120,10 @@ def _take(folder: Path) -> None:
             files.remove(lock)
         if other or not files.create(lock, own):
             words = f"{folder.name} is being written by {other or 'another process'}"
-            raise BusyError(words if other and other.elsewhere else f"{words}; if that one is gone, remove {lock}")
+            raise BusyError(
+                words if other and other.elsewhere else f"{words}; if that one is gone, remove {lock}",
+                code="run-is-busy",
+            )
     _held[_key(folder)] = own, None
     handle = _hold_open(lock)
     if handle is None and fcntl is not None:  # a file system without such locks: the file must not say otherwise

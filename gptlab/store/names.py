@@ -12,6 +12,20 @@ RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")
 STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")  # the folders of older studies
 
 
+ID_LENGTH = 8  # of the 64 hex digits: enough to tell runs apart, short enough to read
+
+
+def short_id(run_id: str) -> str:
+    """An id as tables have it: the letter r and its first digits, for 4e632029 reads as a number; empty for none."""
+    return f"r{run_id[:ID_LENGTH]}" if run_id else ""
+
+
+def bare_id(word: str) -> str:
+    """The hex digits of an id, or of its beginning, with or without the letter; empty when `word` is none."""
+    digits = word.removeprefix("r")
+    return digits if digits and not set(digits) - set("0123456789abcdef") else ""
+
+
 def seed_in(name: str) -> int | None:
     """The seed that the name of a run folder tells; None for another name."""
     match = RUN_NAME.fullmatch(name)

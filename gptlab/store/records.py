@@ -22,6 +22,7 @@ from gptlab.store.damage import DamagedError
 from gptlab.store.json_text import json_text
 from gptlab.store.manifest import Manifest, parse_manifest
 from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST, PLAN, RESULT
+from gptlab.store.plan_history import whole_plan
 from gptlab.store.result import Result
 from gptlab.store.run_tables import checked
 from gptlab.store.states import state_of
@@ -40,6 +41,8 @@ class Facts(NamedTuple):
     host: str = ""
     threads: str = ""
     seconds: str = ""  # the budget, where it is a time
+    validation: str = ""  # SHA-256 of the rows that scored it on the way
+    heldout: str = ""  # and at the end
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,26 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
-            raise ConfigError(f"compare: there is no folder {str(path)!r}.")
+            raise ConfigError(f"compare: there is no folder {str(path)!r}.", code="compare-no-such-folder")
         if seen.setdefault(os.path.realpath(path), path) is not path:
-            raise ConfigError(f"compare: {path} is named twice.")
+            raise ConfigError(f"compare: {path} is named twice.", code="named-twice", path=path)
         if _is_run(path):
             folder = Path(os.path.dirname(os.path.abspath(path))) if path.name in ("", "..") else path.parent
             chosen = studies.setdefault(folder, [])
             if chosen is None:
-                raise ConfigError(f"compare: {path} is named twice, alone and as a part of {folder}.")
+                raise ConfigError(
+                    f"compare: {path} is named twice, alone and as a part of {folder}.",
+                    code="named-alone-and-as-part",
+                    path=path,
+                    folder=folder,
+                )
             chosen.append(_planned(path))
         elif studies.setdefault(path, None) is not None:
-            raise ConfigError(f"compare: {path} is named twice, as a whole and by some of its runs.")
+            raise ConfigError(
+                f"compare: {path} is named twice, as a whole and by some of its runs.",
+                code="named-whole-and-in-part",
+                path=path,
+            )
     return [_load(folder, chosen, histories) for folder, chosen in studies.items()]
 
 
@@ -120,7 +132,7 @@ def _planned(path: Path) -> PlanEntry:
 
 def _load(folder: Path, chosen: Iterable[PlanEntry] | None, histories: bool) -> Source:
     if chosen is None:
-        plan = load_plan(folder)
+        plan, _ = whole_plan(folder)
     elif os.path.lexists(folder / PLAN):
         plan = replace(load_plan(folder), runs=tuple(chosen))
     else:
@@ -206,4 +218,6 @@ def _facts(manifest: Manifest, result: Result) -> Facts:
         host=manifest.text("host"),
         threads=manifest.text("threads"),
         seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
+        validation=result.scored.get("validation", ""),
+        heldout=result.scored.get("heldout", ""),
     )

@@ -66,6 +66,8 @@ class RunRow:
 
     def value(self, key: str) -> Any:
         """A column, a metric, or a dotted key of the config; None when the run has none of these."""
+        if key == "id":
+            return f"r{self.id}" if self.id else ""
         if key in _FIELDS:
             found = getattr(self, key)
             return str(found) if isinstance(found, Path) else found

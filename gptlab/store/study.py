@@ -19,22 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import METRICS
 from gptlab.store import run_tables
+from gptlab.store.csv_text import csv_text
 from gptlab.store.damage import DamagedError
 from gptlab.store.files import write_text
+from gptlab.store.names import short_id
+from gptlab.store.plan_history import whole_plan
 from gptlab.store.states import State, state_of
-from gptlab.store.study_plan import PlanEntry, StoredPlan, load_plan
+from gptlab.store.study_plan import PlanEntry, StoredPlan
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ID_LENGTH = 8  # of the 64 hex digits: enough to tell runs apart, short enough to read
 RUN_COLUMNS = ("run", "label", "seed", "state", "outcome", "is_baseline", "baseline", "changed", "error", "folder")
 TEXT_COLUMNS = ("prompt", "text", "new_text", "not_finite", "warnings", "notes")
 LAYER_COLUMNS = ("run", "label", "seed", "step", "layer", "part", "metric", "value")
 STEP_COLUMNS = ("run", "label", "seed", "step", "tokens", "flops", "seconds", "metric", "value")
 GENERATION_COLUMNS = ("run", "label", "seed", "step", "position", "token_id", "token", "margin")
 STEP_FLOATS = ("tokens", "flops", "seconds", "value")
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a text cell that starts so
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def load_study(folder: Path | str) -> Study:
     import pandas as pd
 
     folder = Path(folder)
-    plan = load_plan(folder)
+    plan, _ = whole_plan(folder)
     rows: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
     generations: list[dict[str, Any]] = []
@@ -101,15 +102,18 @@ def load_study(folder: Path | str) -> Study:
 def write_tables(study: Study) -> list[Path]:
     """Write runs.csv, layers.csv, generations.csv and, after training, steps.csv; return their paths.
 
-    Text that a spreadsheet would take for a formula gets a leading apostrophe; numbers are never touched.
+    They are read back as they were, but for the apostrophe that guards some texts (`gptlab.store.csv_text`).
     """
     paths = []
     for name in ("runs", "layers", "generations", "steps"):
         frame: pd.DataFrame = getattr(study, name)
         if name == "steps" and frame.empty:
             continue
-        text = frame.map(guarded).to_csv(index=False, lineterminator="\n")
-        write_text(study.folder / f"{name}.csv", text)
+        known = frame.astype(object).where(frame.notna(), None)
+        write_text(
+            study.folder / f"{name}.csv",
+            csv_text(list(map(str, frame.columns)), known.itertuples(index=False, name=None)),
+        )
         paths.append(study.folder / f"{name}.csv")
     return paths
 
@@ -149,13 +153,13 @@ def _read_run(folder: Path, run: PlanEntry) -> tuple[dict[str, Any], tuple[run_t
 def _run_row(run: PlanEntry, state: State, generation: run_tables.Generation) -> dict[str, Any]:
     result = state.result
     return {
-        "run": run.id[:ID_LENGTH],
+        "run": short_id(run.id),
         "label": run.label,
         "seed": run.seed,
         "state": state.name,
         "outcome": result.outcome,
         "is_baseline": run.baseline_id == run.id,
-        "baseline": (run.baseline_id or "")[:ID_LENGTH],
+        "baseline": short_id(run.baseline_id or ""),
         "changed": describe_change(run.delta),
         "error": state.reason,
         "folder": run.folder,
@@ -183,11 +187,6 @@ def _runs_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
         whole = all(value is None or isinstance(value, int) for value in values)
         frame[name] = pd.array(values, dtype="Int64") if whole else pd.Series(values, dtype="float64")
     return frame.astype({"seed": object, "is_baseline": bool})
-
-
-def guarded(cell: Any) -> Any:
-    """`cell` as it may stand in a CSV file: text that a spreadsheet would run starts with an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
 def _plain(value: Any) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gptlab.errors import ConfigError
+from gptlab.store.names import bare_id
 
 Values = Callable[[str], Any]  # key -> value of one run; None where it has none
 Test = Callable[[Values], bool]
@@ -46,7 +47,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens: list[tuple[str, str, int]] = []
-        self._next, self._depth = 0, 0
+        self._next, self._depth, self._of_id = 0, 0, False
         self.keys: list[str] = []
         place = 0
         while place < len(text.rstrip()):
@@ -94,6 +95,7 @@ class _Reader:
         if kind != "word" or key in ("and", "or", "in"):
             raise self._mistake("a comparison starts with a key", place)
         self.keys.append(key)
+        self._of_id = key == "id"
         if self._took("word", "in"):
             self._need("sign", "(")
             members = [self._value()]
@@ -117,6 +119,8 @@ class _Reader:
 
     def _value(self) -> Any:
         kind, text, place = self._take("a value is missing")
+        if self._of_id and (digits := bare_id(text.strip("'\""))):
+            return f"r{digits}"  # 4e632029 is no number here; with its letter and without
         if kind == "number":
             return float(text) if set(text) & set(".eE") else int(text)
         if kind == "text":
@@ -143,7 +147,7 @@ class _Reader:
 
     def _mistake(self, what: str, place: int) -> ConfigError:
         shown = f"{self._text[:place]}>>>{self._text[place:]}"
-        return ConfigError(f"--where: {what}: {shown!r}")
+        return ConfigError(f"--where: {what}: {shown!r}", code="where-grammar")
 
 
 def _is_number(value: Any) -> bool:

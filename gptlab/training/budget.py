@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 
 from gptlab.config import Config
+from gptlab.errors import wrong_value
 from gptlab.model import skeleton
-from gptlab.probes.parameters import forward_flops
+from gptlab.probes.dry_run import UncountableError
+from gptlab.probes.parameters import flops_per_token
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Budget:
     unit: str
     amount: float
     tokens_per_step: int
-    flops_per_step: float
+    flops_per_step: float  # NaN where they cannot be counted
+    uncounted: str = ""  # why not
 
     @classmethod
     def of(cls, config: Config) -> Budget:
@@ -36,7 +39,14 @@ class Budget:
         assert train.budget is not None
         assert train.context is not None
         tokens = train.batch_size * train.context
-        flops = 3.0 * forward_flops(skeleton(config.model), config.model, train.context) * tokens
+        try:
+            flops = 3.0 * round(flops_per_token(skeleton(config.model), config.model, train.context).forward) * tokens
+        except UncountableError as error:
+            if train.budget_unit == "flops":
+                raise wrong_value(
+                    "train.budget_unit", "flops", f"FLOPs cannot be counted: {error}.", code="flops-uncountable"
+                ) from error
+            return cls(train.budget_unit, train.budget, tokens, math.nan, str(error))
         return cls(train.budget_unit, train.budget, tokens, flops)
 
     @property

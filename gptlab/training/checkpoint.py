@@ -97,7 +97,7 @@ class _Noting:
     """A file that remembers the error which a write ended with."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._file, self.name = file, file.name
         self.error: OSError | None = None
 
     def write(self, content: Any) -> int:
@@ -119,9 +119,11 @@ def load(folder: Path, identity: str) -> Checkpoint:
         optimizers = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
         return Checkpoint(int(meta["step"]), weights, optimizers, meta["progress"])
     except DamagedError as damage:
-        raise CheckpointError(f"{folder.name}: {damage}") from damage
+        raise CheckpointError(f"{folder.name}: {damage}", code="checkpoint-damaged", name=folder.name) from damage
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, *UNREADABLE) as error:
-        raise CheckpointError(f"{folder.name}: cannot be read: {error}") from error
+        raise CheckpointError(
+            f"{folder.name}: cannot be read: {error}", code="checkpoint-unreadable", name=folder.name
+        ) from error
 
 
 def _verified(folder: Path, identity: str) -> dict[str, Any]:
@@ -129,18 +131,33 @@ def _verified(folder: Path, identity: str) -> dict[str, Any]:
     meta = load_object(folder / "meta.json")
     known = meta.pop("sha256_meta", None)
     if known != _of_text(meta):
-        raise CheckpointError(f"{folder.name}: meta.json does not match its checksum: it is damaged")
+        raise CheckpointError(
+            f"{folder.name}: meta.json does not match its checksum: it is damaged",
+            code="checkpoint-meta-damaged",
+            name=folder.name,
+        )
     if meta["schema"] != SCHEMA:
-        raise CheckpointError(f"{folder.name}: has format {meta['schema']}; this version reads {SCHEMA}")
+        raise CheckpointError(
+            f"{folder.name}: has format {meta['schema']}; this version reads {SCHEMA}",
+            code="checkpoint-format",
+            name=folder.name,
+            schema=SCHEMA,
+        )
     if meta["id"] != identity:
         raise CheckpointError(
-            f"{folder.name}: belongs to another variant or seed ({meta['id'][:8]}, not {identity[:8]})"
+            f"{folder.name}: belongs to another variant or seed ({meta['id'][:8]}, not {identity[:8]})",
+            code="checkpoint-of-another",
+            name=folder.name,
         )
     for name, sha256 in meta["sha256"].items():
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder.name}: {name} is missing")
+            raise CheckpointError(f"{folder.name}: {name} is missing", code="checkpoint-file-missing", name=folder.name)
         if digest(folder / name) != sha256:
-            raise CheckpointError(f"{folder.name}: {name} does not match its checksum: it is damaged")
+            raise CheckpointError(
+                f"{folder.name}: {name} does not match its checksum: it is damaged",
+                code="checkpoint-file-damaged",
+                name=folder.name,
+            )
     return meta
 
 
@@ -181,7 +198,9 @@ def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     shapes, saved = ({name: tensor.shape for name, tensor in named.items()} for named in (own, weights))
     odd = [name for name in shapes.keys() | saved.keys() if shapes.get(name) != saved.get(name)]
     if odd:
-        raise CheckpointError(f"the weights are another model's: {', '.join(sorted(odd)[:3])}")
+        raise CheckpointError(
+            f"the weights are another model's: {', '.join(sorted(odd)[:3])}", code="checkpoint-weights-of-another"
+        )
     for name, tensor in own.items():
         tensor.copy_(weights[name])
 

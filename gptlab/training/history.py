@@ -5,6 +5,7 @@ A kill can tear the last line, and lines after the last checkpoint will be writt
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ class History:
     def append(self, spent: Spent, metrics: dict[str, float | None]) -> None:
         """One line, handed to the system at once: a reader sees it, and a kill of this process leaves it."""
         line = {
-            "step": spent.step, "tokens": spent.tokens, "flops": spent.flops, "seconds": round(spent.seconds, 6),
+            "step": spent.step, "tokens": spent.tokens,
+            "flops": None if math.isnan(spent.flops) else spent.flops,  # they could not be counted
+            "seconds": round(spent.seconds, 6),
             "metrics": {name: value for name, value in metrics.items() if value is not None},
         }  # fmt: skip
         self._file.write(json_text(line) + "\n")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gptlab import registry
 from gptlab.config import Config
 from gptlab.probes.shapes import memory_estimate
 from gptlab.training.kernels.loss import chunk_rows
 
-STATES = {"adamw": 2, "sgd": 1, "muon": 2}  # numbers that the optimizer keeps per weight; muon's matrices need one
 BYTES = 4  # of a float32
 
 
@@ -21,4 +21,5 @@ def peak_bytes(config: Config) -> int:
     weights, peak = memory_estimate(config.model, rows, train.context)
     tokens = rows * train.context
     never_there = tokens - min(tokens, chunk_rows(vocabulary))
-    return peak + STATES[train.optimizer] * weights - 3 * BYTES * vocabulary * never_there
+    states = int(registry.get("optimizer", train.optimizer).facts["states"])
+    return peak + states * weights - 3 * BYTES * vocabulary * never_there

@@ -10,7 +10,7 @@ step) and `roles`, what each parameter is for (`gptlab.model.roles`). A paramete
 key; every other one is an option. It returns one of torch's optimizers or a list of them.
 
 `elementwise` says that each number is updated by itself. Then a small model's weights may lie in one buffer, and the
-groups have no roles.
+groups have no roles. `states` (2) is how many numbers it keeps for each weight, for the estimate of memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def adamw(groups: Groups, learning_rate: float, beta1: float, beta2: float, eps:
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=True)
 
 
-@register("optimizer", "sgd", elementwise=True)
+@register("optimizer", "sgd", elementwise=True, states=1)
 def sgd(groups: Groups, learning_rate: float, momentum: float) -> torch.optim.Optimizer:
     """Stochastic gradient descent with momentum."""
     return torch.optim.SGD(groups, lr=learning_rate, momentum=momentum, fused=True)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from gptlab import registry
 from gptlab.config import TrainConfig
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.registry import register
 
 
@@ -36,8 +36,8 @@ def rate_shares(train: TrainConfig, total: int | None) -> Callable[[int], float]
             return (step + 1) / train.warmup
         value = float(chosen.factory(step, **inputs, **options))
         if not 0 <= value < math.inf:
-            raise ConfigError(f"train.schedule={train.schedule}: gave {value} at step {step}; a share of the peak rate "
-                              "is 0 or more.")  # fmt: skip
+            said = f"gave {value} at step {step}; a share of the peak rate is 0 or more."
+            raise wrong_value("train.schedule", train.schedule, said, code="schedule-value", step=step)
         return value
 
     return share

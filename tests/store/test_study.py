@@ -41,7 +41,7 @@ def test_one_row_per_planned_run_with_its_state(tmp_path: Path) -> None:
     }  # fmt: skip
     assert list(runs["is_baseline"]) == [True, False, False, False, False]
     assert runs["baseline"].nunique() == 1
-    assert runs["run"].str.len().eq(8).all()
+    assert runs["run"].str.fullmatch("r[0-9a-f]{8}").all()
     assert runs.loc["post_ln", "changed"] == "norm_placement: pre -> post"
     assert runs.loc["none", "parameters"] == sum(GROUPS.values()) == 163_009_536
     assert runs.loc["boom", "error"] == "ValueError: no\nsecond line"

@@ -18,7 +18,7 @@ from gptlab.analyses import Findings, Line
 from gptlab.book.figures import canvas
 from gptlab.book.figures.gradient_flow import Profile, batch_of, figure, profile, profile_of
 from gptlab.config import Config
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, wrong_value
 from gptlab.model import build
 from gptlab.model.shortcuts import Add, NoShortcut
 from gptlab.probes.gradients import loss_of
@@ -47,11 +47,15 @@ class MeanShortcut(nn.Module):
 def gradient_flow(variants: Sequence[Config], seeds: int = 500) -> Findings:
     """Gradients with and without shortcuts over seeds 0 .. seeds-1, and what makes the last layer's the largest."""
     if seeds < 2:
-        raise ConfigError(f"experiment.options.seeds={seeds}: must be 2 or more.")
+        raise wrong_value("experiment.options.seeds", seeds, "must be 2 or more.", code="gradient-flow-seeds")
     base = variants[0]
     if base.model.architecture != "deep_mlp":
         raise ConfigError(
-            f"experiment.analysis=gradient_flow: needs architecture=deep_mlp, not {base.model.architecture}."
+            f"experiment.analysis=gradient_flow: needs architecture=deep_mlp, not {base.model.architecture}.",
+            code="gradient-flow-architecture",
+            key="experiment.analysis",
+            value="gradient_flow",
+            architecture=base.model.architecture,
         )
     with_, without = (replace(base, model=replace(base.model, shortcut=name)) for name in ("add", "none"))
     book = (profile(without), profile(with_))

@@ -29,7 +29,12 @@ PROMPT = [0, 1, 2, 3]
 def greedy_steps(variants: Sequence[Config], seeds: int = 60, tokens: int = 60) -> Findings:
     """argmax(softmax(logits)) against argmax(logits) at each step; the share of seeds whose greedy text cycles."""
     if seeds < 1 or tokens < TAIL:
-        raise ConfigError(f"experiment.options: seeds must be 1 or more, and tokens {TAIL} or more.")
+        raise ConfigError(
+            f"experiment.options: seeds must be 1 or more, and tokens {TAIL} or more.",
+            code="greedy-steps-options",
+            key="experiment.options",
+            tail=TAIL,
+        )
     found = Findings(figures={"greedy_steps": figure})
     agree = total = 0
     designs = {c.label: c for c in reversed(variants)}  # one of each variant, whatever its seed

@@ -61,33 +61,43 @@ def load_claims(path: Path = FILE) -> list[Claim]:
             reader = csv.DictReader(file, strict=True)
             rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise GptlabError(f"{path.name}: cannot be read: {error}.") from error
+        raise GptlabError(f"{path.name}: cannot be read: {error}.", code="claims-unreadable", name=path.name) from error
     names = [f.name for f in fields(Claim)]
     if list(reader.fieldnames or []) != names:
-        raise GptlabError(f"{path.name}: its columns have to be {', '.join(names)}.")
+        raise GptlabError(
+            f"{path.name}: its columns have to be {', '.join(names)}.", code="claims-columns", name=path.name
+        )
     claims: dict[str, Claim] = {}
     for line, row in rows:
         claim = _claim(row, f"{path.name}, line {line}")
         if claim.id in claims:
-            raise GptlabError(f"{path.name}, line {line}: the id {claim.id!r} is there already.")
+            raise GptlabError(
+                f"{path.name}, line {line}: the id {claim.id!r} is there already.",
+                code="claims-id-twice",
+                name=path.name,
+                line=line,
+                id=claim.id,
+            )
         claims[claim.id] = claim
     return list(claims.values())
 
 
 def _claim(row: dict[str, Any], where: str) -> Claim:
     if None in row or None in row.values():
-        raise GptlabError(f"{where}: has more or fewer cells than there are columns.")
+        raise GptlabError(f"{where}: has more or fewer cells than there are columns.", code="claims-cells", where=where)
     claim = Claim(**row)
     if not claim.id.strip():
-        raise GptlabError(f"{where}: the id is missing.")
+        raise GptlabError(f"{where}: the id is missing.", code="claims-id-missing", where=where)
     where = f"{where} ({claim.id})"
     empty = [name for name in ("group", "source", "claim", "expected") if not getattr(claim, name)]
     if empty:
-        raise GptlabError(f"{where}: {empty[0]} is missing.")
+        raise GptlabError(f"{where}: {empty[0]} is missing.", code="claims-cell-missing", where=where)
     if claim.verdict not in VERDICTS:
         raise unknown(f"{where}: verdict", claim.verdict, VERDICTS)
     if not claim.computable and not claim.note:
-        raise GptlabError(f"{where}: the note has to say why it cannot be computed here.")
+        raise GptlabError(
+            f"{where}: the note has to say why it cannot be computed here.", code="claims-note-missing", where=where
+        )
     try:
         kind, _ = claim.rule
     except ValueError:
@@ -108,7 +118,9 @@ def chosen(claims: Sequence[Claim], groups: Sequence[str]) -> list[Claim]:
     ids = {claim.id for claim in claims}
     for word in groups:
         if not word:
-            raise ConfigError(f"--only: needs the name of a group. Allowed: {', '.join(known)}.")
+            raise ConfigError(
+                f"--only: needs the name of a group. Allowed: {', '.join(known)}.", code="claims-group-missing"
+            )
         if word not in known and word not in ids:
             raise unknown("--only", word, known)
     return [claim for claim in claims if not groups or claim.group in groups or claim.id in groups]

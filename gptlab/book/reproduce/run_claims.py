@@ -61,6 +61,6 @@ def examine(claim: Claim, lab: Lab) -> Result:
         with streams.forked(lab.seed, claim.id), threads(1):
             found = measured_by.CHECKS[claim.id](lab)
     except GptlabError as error:
-        raise GptlabError(f"{claim.id}: {error}") from error
+        raise GptlabError(f"{claim.id}: {error}", code="claim-failed", id=claim.id) from error
     seconds = time.perf_counter() - start
     return judge(claim, found if isinstance(found, Found) else Found(found), seconds)

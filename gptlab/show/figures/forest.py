@@ -78,7 +78,7 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     words = [style.plain(comparison.title, 40), line, said or "bars: 95% t interval of the paired difference"]
     cells = [row.cell(metric).difference for row in rows]
     words += ["arrow: beyond the axis" if any(d is not None and not ends[0] <= d <= ends[1] for d in cells) else ""]
-    words += ["* seeds were lost" if any(row.cell(metric).marked for row in rows) else "", cut]
+    words += ["* seeds were lost, or added after looking" if any(row.cell(metric).marked for row in rows) else "", cut]
     style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
     return figure
 

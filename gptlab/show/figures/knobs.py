@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gptlab.store.study import ID_LENGTH, Study
+from gptlab.store.names import short_id
+from gptlab.store.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ class Knobs:
 
 def knobs(study: Study, metric: str) -> Knobs:
     """The varied keys and each finished run's value of `metric`; no names when one thing alone was run."""
-    overrides = {run.id[:ID_LENGTH]: _settings(run.overrides) for run in study.plan.runs}
+    overrides = {short_id(run.id): _settings(run.overrides) for run in study.plan.runs}
     keys = dict.fromkeys(key for settings in overrides.values() for key in settings)
     names = tuple(key for key in keys if len({settings.get(key, DEFAULT) for settings in overrides.values()}) > 1)
     runs = study.runs

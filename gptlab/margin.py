@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.metrics import Metric
 
 
@@ -18,16 +18,19 @@ class Margin:
     relative: bool
 
     @classmethod
-    def parse(cls, text: str) -> Margin:
-        """ConfigError unless `text` is a positive number or percentage."""
+    def parse(cls, text: str, key: str = "margin") -> Margin:
+        """ConfigError, about `key`, unless `text` is a positive number or percentage."""
         number = text.strip()
         try:
             size = float(number.removesuffix("%"))
         except ValueError:
             size = math.nan
         if not (math.isfinite(size) and size > 0):
-            raise ConfigError(
-                f"margin={text}: must be a positive number (in the metric's unit) or a percentage: 0.01, 1%."
+            raise wrong_value(
+                key,
+                text,
+                "must be a positive number (in the metric's unit) or a percentage: 0.01, 1%.",
+                code="margin-not-positive",
             )
         relative = number.endswith("%")
         return cls(number, size / 100 if relative else size, relative)
@@ -36,7 +39,13 @@ class Margin:
         """Lowest and highest difference that do not matter; in logarithms for a metric that is compared by ratios."""
         if metric.kind == "positive_scale":
             if not self.relative:
-                raise ConfigError(f"margin={self.text}: {metric.name} is compared by ratios. Give a percentage: 5%.")
+                raise wrong_value(
+                    "margin",
+                    self.text,
+                    f"{metric.name} is compared by ratios. Give a percentage: 5%.",
+                    code="margin-needs-percentage",
+                    name=metric.name,
+                )
             return -math.log1p(self.size), math.log1p(self.size)
         size = self.size * abs(baseline) if self.relative else self.size
         return -size, size
