@@ -94,9 +94,9 @@ def probability(p: float) -> str:
 
 
 def decimals(cells: Sequence[Cell]) -> int:
-    """Decimals for a metric: two digits of a narrow interval; without intervals, three of a small difference.
+    """Decimals for a metric: two digits of a narrow interval (as the lower quarter is); three of a usual difference.
 
-    Narrow and small: as the lower quarter is. What is smaller still has more places of its own (see `fixed`).
+    What is smaller still has more places of its own (see `fixed`).
     """
     plain = [cell for cell in cells if cell.scale == "difference"]
     widths = [c.high - c.low for c in plain if c.interval == "t" and c.high is not None and c.low is not None]
@@ -104,7 +104,7 @@ def decimals(cells: Sequence[Cell]) -> int:
     sizes = sorted(size for size in sizes or [abs(c.mean or 0.0) / 100 for c in cells] if size and math.isfinite(size))
     if not sizes:
         return 4
-    return max(0, min(8, 1 - math.floor(math.log10(sizes[len(sizes) // 4]))))
+    return max(0, min(8, 1 - math.floor(math.log10(sizes[len(sizes) // (4 if widths else 2)]))))
 
 
 def column(values: Sequence[float | None], at_least: int = 0) -> list[str]:
