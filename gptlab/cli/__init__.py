@@ -36,7 +36,7 @@ _INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(map(_decoded, sys.argv[1:])) if argv is None else list(argv)
     full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         code = dispatch(arguments)
@@ -59,6 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
         return 2
     return code
+
+
+def _decoded(argument: str) -> str:
+    """An argument as UTF-8, whatever the locale: under C, Python takes the bytes of an ä for no text."""
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeDecodeError:
+        return argument  # it is refused where it is used, by name
 
 
 def _find_plugins_here() -> None:

@@ -186,7 +186,7 @@ def test_a_baseline_that_nothing_is_compared_with(here: Path) -> None:
         (["seed=range(3,1)"], ["seed=range(3,1)", "nothing would run"]),
         (["seed=interval(0,1)"], ["seed=interval(0,1)", "range"]),
         (["seed=0,0,1"], ["the same run", "seed=0"]),
-        (["output_dir=a,b"], ["output_dir"]),
+        (['output_dir="a","b"'], ["output_dir"]),
         (["ablation=[relu,silu]"], ["ablation=[relu,silu]", "relu sets model.activation=relu", "silu sets silu"]),
         (
             ["ablation=relu", "model.activation=silu"],
