@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +17,7 @@ from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison,
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.figures import figures
 from gptlab.show.figures.style import drawing, svg
-from gptlab.show.formats import amount
+from gptlab.show.formats import exact, significant
 from gptlab.show.other_metrics import other_metrics
 from gptlab.show.report import details
 from gptlab.show.report.payload import Runs, has_every_baseline, payload, run_metrics, script_json
@@ -26,6 +26,7 @@ from gptlab.show.report.verdicts import Verdicts, verdicts, word_class
 from gptlab.show.tables import better
 from gptlab.store.files import write_text
 from gptlab.store.records import Record
+from gptlab.store.run_listing import no_collection
 from gptlab.store.study import Study, load_study
 from gptlab.texts import printable
 
@@ -71,8 +72,9 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
 
     runs = {row.label: row.runs for row in comparison.rows}
     script = _asset("page.js")
-    table = verdicts(comparison, comparison.primary_metric)
-    data = script_json(payload(comparison, runs))
+    with no_collection():
+        table = verdicts(comparison, comparison.primary_metric)
+        data = script_json(payload(comparison, runs))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     failed, failures = details.failures(comparison.rows, runs)
     prompt, texts, texts_note = details.continuations(study)
@@ -193,15 +195,20 @@ def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
         found += [(row, seed, run) for seed, run in sorted(runs[row.label].items())]
         if len(found) >= ROWS:
             break
-    names = {name: declared(name).kind == "exact" for name in run_metrics(comparison)}
+    write = {name: exact if declared(name).kind == "exact" else significant for name in run_metrics(comparison)}
     return [
         {
             "label": printable(row.label), "seed": str(seed), "state": run.state,
-            "values": [amount(row.values.get((name, None), {}).get(seed), exact) for name, exact in names.items()],
+            "values": [_value(row, name, seed, text) for name, text in write.items()],
             "error": printable(run.error.splitlines()[0][:300]) if run.error else "",
         }
         for row, seed, run in found[:ROWS]
     ]  # fmt: skip
+
+
+def _value(row: Row, name: str, seed: int, write: Callable[[float], str]) -> str:
+    value = row.values.get((name, None), {}).get(seed)
+    return "" if value is None else write(value)
 
 
 def _figures(study: Study, comparison: Comparison, drawn: Sequence[Path]) -> list[dict[str, Any]]:
