@@ -133,8 +133,10 @@ def _writer(name: str, places: int, exact: bool) -> Callable[[Any, Cell], str]:
 
 
 def changed(row: Row) -> str:
-    """`activation: gelu_tanh -> relu`; of a baseline that it is one."""
-    return "(baseline)" if row.is_baseline and not row.delta else describe_change(dict(row.delta))
+    """`activation: gelu_tanh -> relu`; of a baseline that it is one, or that it lacks one."""
+    if row.delta or row.baseline is not None:
+        return describe_change(row.delta)
+    return "(its baseline is not among these)" if row.lacks_baseline else "(baseline)"
 
 
 def interval(cell: Cell, places: int) -> str:

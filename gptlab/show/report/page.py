@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +15,7 @@ from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison, Row
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.figures import figures
+from gptlab.show.figures import figures, reason
 from gptlab.show.figures.style import drawing, svg
 from gptlab.show.formats import exact, significant
 from gptlab.show.other_metrics import other_metrics
@@ -53,25 +53,30 @@ def write_report(
     study: Study | None = None,
     comparison: Comparison | None = None,
     drawn: Sequence[Path] = (),
+    lost: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the report of the study in `folder` and return its path: `report.html` in the folder, or `target`.
 
-    `study`, `comparison`, `drawn`: those of this folder, and its figures, where they have been made already.
+    `study`, `comparison`, `drawn`, `lost`: those of this folder, its figures, and why others could not be drawn, where
+    they have been made already.
     GptlabError when there is no study; OSError when the file cannot be written.
     """
     path = Path(target) if target else Path(folder) / NAME
-    html = render(study or load_study(folder), comparison or compare([folder]), drawn)
+    html = render(study or load_study(folder), comparison or compare([folder]), drawn, lost)
     write_text(path, html)
     return path
 
 
-def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> str:
+def render(
+    study: Study, comparison: Comparison, drawn: Sequence[Path] = (), lost: Mapping[str, str] | None = None
+) -> str:
     """The whole page."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     runs = {row.label: row.runs for row in comparison.rows}
     script = _asset("page.js")
+    failed_figures = dict(lost or {})
     with no_collection():
         table = verdicts(comparison, comparison.primary_metric)
         data = script_json(payload(comparison, runs))
@@ -96,7 +101,8 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         rows=_rows(table),
         first=FIRST,
         total=len(comparison.rows),
-        figures=_figures(study, comparison, drawn),
+        figures=_figures(study, comparison, drawn, failed_figures),
+        lost_figures=failed_figures.items(),
         changes=details.changes(comparison.rows),
         changed=sum(bool(row.delta) for row in comparison.rows),
         prompt=prompt,
@@ -211,14 +217,21 @@ def _value(row: Row, name: str, seed: int, write: Callable[[float], str]) -> str
     return "" if value is None else write(value)
 
 
-def _figures(study: Study, comparison: Comparison, drawn: Sequence[Path]) -> list[dict[str, Any]]:
-    """Name, caption and SVG. `drawn`: the files, where these very figures have just been written."""
+def _figures(study: Study, comparison: Comparison, drawn: Sequence[Path], lost: dict[str, str]) -> list[dict[str, Any]]:
+    """Name, caption and SVG. `drawn`: the files, where these very figures have just been written.
+
+    `lost` gets those that could not be drawn.
+    """
     from markupsafe import Markup
 
     texts = {path.stem: path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"}
     if not drawn:
         with drawing():
-            texts = {name: svg(figure).decode("utf-8") for name, figure in figures(study, comparison)}
+            for name, figure in figures(study, comparison, lost):
+                try:
+                    texts[name] = svg(figure).decode("utf-8")
+                except Exception as error:
+                    lost[name] = reason(error)
     return [
         {"name": name, "caption": CAPTIONS[name], "svg": Markup(inline(text, f"figure-{name}", CAPTIONS[name]))}
         for name, text in texts.items()
