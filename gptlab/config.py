@@ -32,8 +32,21 @@ TRACKERS = ("none", "tensorboard")
 
 LAUNCHERS = ("local", "submitit", "ray")
 ON_ERROR = ("continue", "stop")
+ON_INVALID = ("refuse", "skip")
 RERUN_ON = ("nothing", "code", "data", "any")
 ON_CHANGED = ("refuse", "restart", "resume")
+
+# Of the model's keys, those that an architecture does not read: they stay at their defaults, and out of config.yaml.
+DEEP_MLP_KEYS = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
+
+
+def unread_by(architecture: str) -> dict[str, Any]:
+    """Key of `model` -> default, of the keys that this architecture does not read."""
+    defaults = dataclasses.asdict(ModelConfig())
+    if architecture == "deep_mlp":
+        return {key: value for key, value in defaults.items() if key not in DEEP_MLP_KEYS | {"options"}}
+    return {"layer_sizes": defaults["layer_sizes"]}
+
 
 # Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
 # explain-id` prints it.
@@ -47,6 +60,7 @@ NOT_IDENTITY = {
     "launcher": "where runs are started",
     "launcher_options": "where runs are started",
     "on_error": "whether other runs go on",
+    "on_invalid": "which runs go along",
     "retry_failed": "which runs are started",
     "rerun_on": "which runs are started",
     "on_changed": "which runs are started, and from where",
@@ -257,6 +271,7 @@ class ExperimentConfig:
     question: str = _key("", text=True)
     baseline: str = _key("none", text=True)
     primary_metric: str | None = None  # None: final_loss of what is trained, else loss
+    margin: str = ""  # a difference in it that does not matter, fixed before the runs: 0.01, 1%; empty for none
     analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
     options: dict[str, Any] = _key({})  # its arguments
 
@@ -283,6 +298,7 @@ class Config:
     launcher: str = _key("local", choices=LAUNCHERS)
     launcher_options: dict[str, Any] = _key({})  # for submitit or ray: docs/clusters.md
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
+    on_invalid: str = _key("refuse", choices=ON_INVALID)  # a member of a sweep that cannot be built
     retry_failed: bool = False  # run again what failed or is damaged
     rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
     on_changed: str = _key("refuse", choices=ON_CHANGED)  # for what was broken off, and had other code or other data
@@ -298,6 +314,22 @@ def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
     for key, value in node.items():
         flat |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
     return flat
+
+
+def stored(config: Config) -> dict[str, Any]:
+    """The config as config.yaml holds it: a nested dict without the keys that its architecture does not read."""
+    plain = dataclasses.asdict(config)
+    unread = unread_by(config.model.architecture)
+    plain["model"] = {key: value for key, value in plain["model"].items() if key not in unread}
+    return plain
+
+
+def _completed(plain: dict[str, Any]) -> dict[str, Any]:
+    """A stored config with what `stored` left out."""
+    model = plain.get("model")
+    if not isinstance(model, dict) or "architecture" not in model:
+        return plain
+    return {**plain, "model": {**unread_by(str(model["architecture"])), **model}}
 
 
 def delta(baseline: Config, variant: Config) -> dict[str, tuple[Any, Any]]:
@@ -333,7 +365,7 @@ def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
 
 def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     """Dotted key -> value of all keys that can change a result."""
-    plain = dataclasses.asdict(config) if isinstance(config, Config) else config
+    plain = dataclasses.asdict(config) if isinstance(config, Config) else _completed(config)
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.

@@ -164,4 +164,7 @@ VALUES = {
 }
 
 # Settings of other libraries that have no counterpart, and look like a key of gptlab that means something else.
-NOWHERE = frozenset(["num_memory_tokens"])
+NOWHERE = frozenset(
+    {"num_memory_tokens", "add_cross_attention", "attn_layers", "padding_multiple", "tie_embedding_scale"}
+    | {"dim_context", "log_level"}
+)

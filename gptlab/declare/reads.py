@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gptlab import registry
-from gptlab.config import ModelConfig
+from gptlab.config import DEEP_MLP_KEYS, ModelConfig
 from gptlab.errors import ConfigError
 from gptlab.model.block import PLACEMENTS
 from gptlab.model.per_layer import layer_config
@@ -16,7 +16,6 @@ from gptlab.model.slots import inner_parts
 _SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
 _GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
 _GPT_FRAME |= {"embedding_scale", "layers"}
-DEEP_MLP_FRAME = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
 # Keys that only a block reads, each with the branch that it belongs to.
 ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})
 FEED_FORWARD_KEYS = frozenset({"feed_forward", "shortcut_feed_forward"})
@@ -88,7 +87,7 @@ def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[
 def keys_read(model: ModelConfig) -> frozenset[str]:
     """The model keys that the frame or a chosen component reads; setting any other key changes nothing."""
     if model.architecture == "deep_mlp":
-        return DEEP_MLP_FRAME
+        return DEEP_MLP_KEYS
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
     frame = ("position", "init", "norm")
     keys |= {name for part in chosen(model) for name in part.inputs if part.kind in frame}
@@ -123,7 +122,7 @@ def _overruled(block: ModelConfig) -> frozenset[str]:
 def why_unread(model: ModelConfig, name: str) -> str:
     """Why no part of the model reads the key `name`, as the end of a sentence."""
     if model.architecture == "deep_mlp":
-        return f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_FRAME))}"
+        return f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_KEYS))}"
     if name == "norm":
         return f"norm_placement={model.norm_placement} leaves every norm out"
     if name == "norm_placement":
@@ -146,3 +145,19 @@ def why_unread(model: ModelConfig, name: str) -> str:
     ]
     readers = readers if len(readers) <= 8 else [*readers[:8], "..."]
     return f"only {', '.join(readers)} would read it" if readers else "nothing in this model reads it"
+
+
+def instead(model: ModelConfig, name: str, value: object) -> str:
+    """The line that says to this architecture what the key `name` would say to another; empty where there is none."""
+    if model.architecture != "deep_mlp":
+        return "model=deep_mlp" if name == "layer_sizes" else ""
+    sizes = model.layer_sizes or [1, 1]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return ""
+    if name == "n_layers":
+        sizes = [sizes[0]] * value + [sizes[-1]]
+    elif name in ("emb_dim", "hidden_dim"):
+        sizes = [sizes[0], *[value] * (len(sizes) - 2), sizes[-1]]
+    else:
+        return ""
+    return f"model.layer_sizes=[{','.join(map(str, sizes))}]"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from gptlab import registry
-from gptlab.config import Config, DataConfig, ModelConfig
+from gptlab.config import Config, DataConfig, ModelConfig, unread_by
 from gptlab.declare.reads import block_parts, chosen, keys_read, takers
 from gptlab.declare.training_rules import settle_evaluation, settle_intervals, settle_training
 from gptlab.declare.unused_values import default_metric
@@ -73,6 +73,8 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
     What a place has from the general key anyway is left to it, unless no place would read that key otherwise; options
     take their declared types (1 becomes 1.0) and are left out where they are at their defaults.
     """
+    if model.architecture == "deep_mlp":
+        model = dataclasses.replace(model, **unread_by("deep_mlp"))
     read = keys_read(model)
     general = {key: other for key, other in GENERAL.items() if other in read}
     same = [key for key, other in general.items() if getattr(model, key) == getattr(model, other)]

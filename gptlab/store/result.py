@@ -39,6 +39,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
     history_bytes: int | None = None
+    scored: Mapping[str, str] = field(default_factory=dict)  # validation, heldout -> SHA-256 of their rows
     code: Mapping[str, str] = field(default_factory=dict)
     data: DataRecord = field(default_factory=DataRecord)
 
@@ -70,9 +71,15 @@ def parse_result(content: dict[str, Any]) -> Result:
         warnings=_sentences(content.get("warnings")),
         hashes=_texts(content.get("artifacts")),
         history_bytes=whole(content.get("history_bytes")),
+        scored=_scored(content.get("scored")),
         code=_texts(content.get("code")),
         data=data,
     )
+
+
+def _scored(found: Any) -> dict[str, str]:
+    parts = {"validation": found, "heldout": found.get("heldout")} if isinstance(found, dict) else {}
+    return {name: _text(part["rows"]) for name, part in parts.items() if isinstance(part, dict) and part.get("rows")}
 
 
 def _know(declared: Any) -> None:
