@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import os
 import sys
 from argparse import Namespace
@@ -37,6 +39,7 @@ _INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
     arguments = list(map(_decoded, sys.argv[1:])) if argv is None else list(argv)
+    _print_anywhere()
     full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         code = dispatch(arguments)
@@ -59,6 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
         return 2
     return code
+
+
+def _print_anywhere() -> None:
+    """A letter that the locale's encoding lacks must not end a study: ASCII, as under C, becomes UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="utf-8" if ascii_only else None, errors="backslashreplace")
 
 
 def _decoded(argument: str) -> str:

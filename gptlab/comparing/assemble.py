@@ -46,10 +46,11 @@ def compare(
         raise ConfigError("compare: name a study's folder (gptlab ls lists them).", code="compare-names-nothing")
     if by not in (None, "step"):
         raise wrong_value("by", by, "only step.", code="by-step-only")
+    limit = None if margin is None else Margin.parse(str(margin))
     sources = load_sources(paths, histories=bool(by))
     planned = {source.plan.margin for source in sources}
-    text = next(iter(planned)) if margin is None and len(planned) == 1 else margin
-    limit = Margin.parse(str(text)) if text not in (None, "") or margin == "" else None
+    if limit is None and len(planned) == 1 and (text := next(iter(planned))):
+        limit = Margin.parse(text)
     return compare_sources(sources, baseline, metrics, by, limit, pooled)
 
 

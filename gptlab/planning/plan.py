@@ -211,7 +211,7 @@ def _label(jobs: Sequence[Job]) -> None:
     ablating = any(job.ablations for job in jobs)
     for job, values in zip(jobs, found, strict=True):
         if not job.labelled and (ablating or varying):
-            word = "baseline" if job.config.experiment.baseline == "none" else "none"
+            word = "baseline" if job.config.experiment.baseline == "none" else "no_ablation"
             named = {key: values[key] for key in varying if key in values}
             job.config.label = label(job.ablations, named, word if ablating else "")
     taken: dict[str, Job] = {}

@@ -119,9 +119,13 @@ def write_tables(study: Study) -> list[Path]:
 
 
 def describe_change(delta: Mapping[str, tuple[Any, Any]]) -> str:
-    """What a variant changed, in one line: `activation: gelu_tanh -> relu; norm_placement: pre -> post`."""
+    """What a variant changed, in one line: `activation: gelu_tanh -> relu; norm_placement: pre -> post`.
+
+    That a module was loaded is no change where there is another one: it only brought the names.
+    """
+    shown = {key: pair for key, pair in delta.items() if key != "plugins"} or delta
     return "; ".join(
-        f"{key.removeprefix('model.')}: {_plain(old)} -> {_plain(new)}" for key, (old, new) in delta.items()
+        f"{key.removeprefix('model.')}: {_plain(old)} -> {_plain(new)}" for key, (old, new) in shown.items()
     )
 
 

@@ -53,7 +53,7 @@ LINES = [
     ("train=toy train.max_iters=20", "", "train.budget=20 train=toy"),
     (f"train.grad_clip=1 {TRAINED}", "", f"train.clip=1 {TRAINED}"),
     (f"train.warmup_iters=2 {TRAINED}", "", f"train.warmup=2 {TRAINED}"),
-    (f"train.eval_interval=5 {TRAINED}", "", f"train.evaluate_every=5 {TRAINED}"),
+    (f"train.eval_interval=5 {TRAINED}", "", f"evaluation.every=5 {TRAINED}"),
     (f"train.gradient_accumulation_steps=2 {TRAINED}", "", f"train.accumulate=2 {TRAINED}"),
     ("out_dir=x", "", "output_dir=x"),
     # names by their meaning
@@ -127,7 +127,7 @@ def composer() -> Composer:
 def checked(words: list[str]) -> None:
     """Compose and check the first member of what these words ask for, as `plan` would."""
     if words[0].startswith("--") or "=" not in words[0] and words[1:2] == ["model=tiny"]:
-        cli._dispatch(words)
+        cli.dispatch(words)
         raise AssertionError("the command line took it")
     given = {word.lstrip("+").partition("=")[0] for word in words}
     base = [text for text in BASE if text.partition("=")[0] not in given and not words[0].startswith("modle")]

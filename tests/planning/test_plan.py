@@ -163,7 +163,7 @@ def test_an_experiment_may_choose_its_baseline(here: Path) -> None:
     plan = tiny("experiment=post", "ablation=none,[post_ln,relu]")
     assert compared(plan) == {
         "post_ln 123": "post_ln 123",
-        "none 123": "post_ln 123",
+        "no_ablation 123": "post_ln 123",
         "post_ln+relu 123": "post_ln 123",
     }
     assert plan.runs[2].delta == {"model.activation": ("gelu_tanh", "relu")}

@@ -21,7 +21,7 @@ from gptlab.comparing.comparison import (
     Row,
 )
 from gptlab.metrics import metric as declared
-from gptlab.show.columns import cell_entry
+from gptlab.show.columns import cell_entries
 from gptlab.show.figures import style
 from gptlab.show.figures.outliers import window
 from gptlab.show.figures.panels import shown
@@ -109,7 +109,7 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
 def _numbers(cell: Cell) -> str:
     """`-0.0123 [-0.020, -0.004]`, all with as many digits as the interval's width deserves."""
     places = decimals([cell])
-    texts = [cell_entry(cell, name, places).text for name in ("difference", "low", "high")]
+    texts = [cell_entries([cell], name, places)[0].text for name in ("difference", "low", "high")]
     return f"{texts[0]}  [{texts[1]}, {texts[2]}]" if texts[1] else texts[0]
 
 
