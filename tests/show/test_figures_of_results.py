@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gptlab.cli import main
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import BETTER, NOT_COMPARABLE, UNCLEAR, Cell, Comparison, Row
 from gptlab.show.figures import figures, write_figures
@@ -246,3 +247,15 @@ def test_a_variant_that_ends_in_the_first_half_has_its_curve(tmp_path: Path) -> 
         figure = curves_figure(study)
         assert figure is not None
         assert svg(figure)
+
+
+def test_the_figures_of_a_study_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_trained(tmp_path / "study", ("none", "relu"), (1, 2, 3))
+    asked = ["figures", "--study", str(folder), "--only", "differences", "--format", "pdf", "--no-title"]
+    assert main([*asked, "-o", str(tmp_path / "paper")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'paper' / 'differences.pdf'}\n"
+    assert [path.name for path in (tmp_path / "paper").iterdir()] == ["differences.pdf"]
+    assert (tmp_path / "paper" / "differences.pdf").read_bytes().startswith(b"%PDF")
+    assert main(["figures", "--study", str(folder), "--only", "diferences"]) == 2
+    assert "differences" in capsys.readouterr().err
+    assert main(["figures", "--no-title"]) == 2

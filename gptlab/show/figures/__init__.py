@@ -90,7 +90,14 @@ def _weighed(study: Study) -> bool:
 
 
 def write_figures(
-    study: Study, comparison: Comparison | None = None, lost: Lost | None = None, folder: Path | None = None
+    study: Study,
+    comparison: Comparison | None = None,
+    lost: Lost | None = None,
+    folder: Path | None = None,
+    *,
+    only: Sequence[str] = NAMES,
+    formats: Sequence[str] = ("svg", "png"),
+    title: bool = True,
 ) -> list[Path]:
     """Draw what the study has data for into its folder's `figures/` (or `folder`); return the paths.
 
@@ -98,9 +105,9 @@ def write_figures(
     """
     paths: list[Path] = []
     with drawing():
-        for name, figure in figures(study, comparison, lost):
+        for name, figure in figures(study, comparison, lost, only):
             try:
-                paths += save(figure, folder or study.folder / FIGURES, name)
+                paths += save(figure, folder or study.folder / FIGURES, name, formats, title=title)
             except OSError:
                 raise
             except Exception as error:
