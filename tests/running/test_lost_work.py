@@ -32,7 +32,7 @@ from tests.support.faults import ROOT
 from tests.support.training import toy, trained
 
 TRAIN = ["model=toy_lesson", "data=sentences", "probes=counting", "train.budget=12", "train.checkpoint_every=3",
-         "train.evaluate_every=4", "train.log_every=3"]  # fmt: skip
+         "evaluation.every=4", "train.log_every=3"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, at: int, norm: bool = False) -> None
 @pytest.mark.parametrize("norm", [False, True])
 def test_the_last_good_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, norm: bool) -> None:
     poison(monkeypatch, at=5, norm=norm)
-    config = toy("train.checkpoint_every=2", "train.log_every=1000", "train.evaluate_every=1000", steps=2000)
+    config = toy("train.checkpoint_every=2", "train.log_every=1000", "evaluation.every=1000", steps=2000)
     found, _ = trained(config, tmp_path / "run")
     assert (found.outcome, found.reason) == ("diverged", "not finite from step 5")
     assert found.metrics["steps"] == 6, "noticed when the next checkpoint was due"
@@ -157,7 +157,7 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path, monkeypatch: 
         return found
 
     monkeypatch.setattr(loop.Training, "_step", broken)
-    found, _ = trained(toy("train.checkpoint_every=2", "train.log_every=1000", "train.evaluate_every=1000"), tmp_path)
+    found, _ = trained(toy("train.checkpoint_every=2", "train.log_every=1000", "evaluation.every=1000"), tmp_path)
     assert found.reason == "not finite from step 4"
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_00000002"]
 
