@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import os
 import sys
 from argparse import Namespace
@@ -17,6 +19,8 @@ from gptlab.errors import ConfigError, GptlabError, closest
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
 COMMANDS = {
     "plan": "gptlab.cli.plan",
+    "add": "gptlab.cli.add",
+    "audit": "gptlab.cli.audit",
     "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
@@ -34,7 +38,8 @@ _INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(map(_decoded, sys.argv[1:])) if argv is None else list(argv)
+    _print_anywhere()
     full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
         code = dispatch(arguments)
@@ -57,6 +62,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
         return 2
     return code
+
+
+def _print_anywhere() -> None:
+    """A letter that the locale's encoding lacks must not end a study: ASCII, as under C, becomes UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="utf-8" if ascii_only else None, errors="backslashreplace")
+
+
+def _decoded(argument: str) -> str:
+    """An argument as UTF-8, whatever the locale: under C, Python takes the bytes of an ä for no text."""
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeDecodeError:
+        return argument  # it is refused where it is used, by name
 
 
 def _find_plugins_here() -> None:

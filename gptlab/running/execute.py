@@ -72,7 +72,8 @@ def execute_claimed(
     result: dict[str, Any] = {
         "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "threads": config.threads, "notes": [], "metrics": {}, "code": manifest["code"], "data": {}, "artifacts": {},
+        "threads": config.threads, "notes": [], "metrics": {}, "scored": {}, "code": manifest["code"], "data": {},
+        "artifacts": {},
         "warnings": [f"not one run: {changed} changed before it went on (on_changed=resume)"] if changed else [],
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
@@ -178,6 +179,7 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
     manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
     _record(trained, folder, manifest, result, tables)
     result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
+    result["scored"] = trained.scored
     if trained.outcome == "diverged":
         result["state"], result["error"] = "diverged", trained.reason or None
 

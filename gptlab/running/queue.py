@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gptlab.errors import wrong_value
+from gptlab.planning.additions import recorded_additions
 from gptlab.planning.plan import Plan, PlannedRun
 from gptlab.running.decisions import Decision, decide
 from gptlab.store import files, locks
@@ -44,7 +45,9 @@ def open_study(plan: Plan, command: Sequence[str] = ()) -> tuple[Path, Plan]:
     folder = plan.output_dir / plan.study
     known = run_folders(folder)
     plan = replace(plan, runs=tuple(replace(r, folder=folder_of(folder, r.id, r.folder, known)) for r in plan.runs))
-    document = {**plan.to_json(command), "created": now()}
+    created = now()
+    grew = recorded_additions(plan, folder, command, created)
+    document = {**plan.to_json(command), "created": created, **({"additions": grew} if grew else {})}
     try:
         files.make_folder(folder / PLANS)
         files.write_json(folder / PLANS / f"{stamp()}.json", document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from gptlab.store.damage import DamagedError, parsing
 from gptlab.store.data_files import DataRecord, parse_data
 from gptlab.store.names import RESULT
 
+LARGEST = 1e100  # beyond all that is measured; the squares of much larger numbers are infinite
 RECORDED = ("finished", "failed", "diverged", "interrupted")  # the states that it can name
 
 
@@ -39,6 +39,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
     history_bytes: int | None = None
+    scored: Mapping[str, str] = field(default_factory=dict)  # validation, heldout -> SHA-256 of their rows
     code: Mapping[str, str] = field(default_factory=dict)
     data: DataRecord = field(default_factory=DataRecord)
 
@@ -70,9 +71,15 @@ def parse_result(content: dict[str, Any]) -> Result:
         warnings=_sentences(content.get("warnings")),
         hashes=_texts(content.get("artifacts")),
         history_bytes=whole(content.get("history_bytes")),
+        scored=_scored(content.get("scored")),
         code=_texts(content.get("code")),
         data=data,
     )
+
+
+def _scored(found: Any) -> dict[str, str]:
+    parts = {"validation": found, "heldout": found.get("heldout")} if isinstance(found, dict) else {}
+    return {name: _text(part["rows"]) for name, part in parts.items() if isinstance(part, dict) and part.get("rows")}
 
 
 def _know(declared: Any) -> None:
@@ -84,9 +91,9 @@ def _know(declared: Any) -> None:
 
 
 def is_finite(value: Any) -> TypeGuard[int | float]:
-    """Whether `value` is a number that tables can hold: not NaN, not infinite, no bool, at most 64 bits."""
+    """Whether `value` is a number to compute with: not NaN, not infinite nor near it, no bool, at most 64 bits."""
     if type(value) is float:
-        return math.isfinite(value)
+        return abs(value) <= LARGEST
     return whole(value) is not None
 
 

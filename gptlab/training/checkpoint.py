@@ -97,7 +97,7 @@ class _Noting:
     """A file that remembers the error which a write ended with."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._file, self.name = file, file.name
         self.error: OSError | None = None
 
     def write(self, content: Any) -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.model.block import LAYOUTS, PLACEMENTS, Block
+from gptlab import registry
+from gptlab.model.block import PLACEMENTS, Block
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "components.md").read_text()
@@ -79,9 +80,12 @@ def test_a_package_joins_by_its_entry_point(tmp_path: Path) -> None:
 
 def test_the_page_draws_every_placement_and_layout() -> None:
     drawn = PAGE[PAGE.index("## Where things stand") : PAGE.index("## A variant of your own")]
-    for name in [*PLACEMENTS, *LAYOUTS]:
+    for name in PLACEMENTS:
         assert re.search(rf"^{name}\b", drawn, flags=re.MULTILINE), name
         assert re.search(rf"\b{name}\b", Block.__doc__ or ""), name
+    for name, layout in registry.components("block").items():
+        if layout.module.startswith("gptlab."):
+            assert re.search(rf"^{name}\b", drawn, flags=re.MULTILINE), name
 
 
 def test_every_command_of_the_page_exists() -> None:

@@ -307,7 +307,9 @@ def test_more_placements_by_their_formulas() -> None:
     peri, sandwich = make(norm_placement="peri"), make(norm_placement="sandwich")
     ids = torch.tensor([[1, 2, 3]])
     y = peri.emb_norm(peri.tok_emb(ids) + peri.pos_emb.weight[:3])
-    torch.testing.assert_close(peri(ids), sandwich.out_head(sandwich.final_norm(sandwich.trf_blocks(y))))
+    torch.testing.assert_close(
+        peri(ids), sandwich.out_head(sandwich.final_norm(nn.Sequential(*sandwich.trf_blocks)(y)))
+    )
 
 
 def test_deepnorm_draws_the_branches_smaller() -> None:
@@ -376,7 +378,7 @@ def test_settings_per_layer_are_checked(layers: dict[str, object], words: str) -
 def test_embedding_scale() -> None:
     plain, scaled = make(position="none"), make(position="none", embedding_scale="sqrt_dim")
     ids = torch.tensor([[1, 2, 3]])
-    x = plain.trf_blocks(math.sqrt(24) * plain.tok_emb(ids))
+    x = nn.Sequential(*plain.trf_blocks)(math.sqrt(24) * plain.tok_emb(ids))
     torch.testing.assert_close(scaled(ids), plain.out_head(plain.final_norm(x)))
 
 

@@ -145,7 +145,7 @@ def test_dummy_model_still_gives_logits() -> None:
     assert model(model.example_input(2, 4)).shape == (2, 4, 50257)
     small = make(norm="identity", attention="identity", feed_forward="identity", shortcut="none")
     x = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(small.trf_blocks(x), x)
+    assert torch.equal(nn.Sequential(*small.trf_blocks)(x), x)
 
 
 def parameters(**changes: object) -> int:

@@ -9,7 +9,7 @@ import pytest
 from gptlab import compose
 from gptlab.model import GPT
 from gptlab.probes import Subject
-from gptlab.training.evaluate import evaluate
+from gptlab.training.evaluate import score
 from gptlab.training.outcome import classify, expected_initial_loss
 
 NAN, INF = math.nan, math.inf
@@ -43,8 +43,8 @@ def initial(*overrides: str) -> tuple[float, float | None]:
     )
     model = subject.model
     assert isinstance(model, GPT)
-    batches = subject.source.validation_batches(8, 64, 4)  # type: ignore[union-attr]
-    return evaluate(model, batches, 0).loss, expected_initial_loss(model, subject.config.model)
+    batches = subject.source.validation_batches(2048, 64)  # type: ignore[union-attr]
+    return score(model, batches).loss, expected_initial_loss(model, subject.config.model)
 
 
 @pytest.mark.parametrize(
