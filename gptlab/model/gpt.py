@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gptlab.config import ModelConfig
+from gptlab.errors import ConfigError
 from gptlab.model.block import PLACEMENTS
 from gptlab.model.branches import Branch, HasBranches
 from gptlab.model.contract import BlockOutput, Context, Given, check_handed, signature_of
@@ -50,6 +51,7 @@ class GPT(nn.Module):
         if config.tie_weights:
             self.out_head.weight = self.tok_emb.weight
             self.tok_emb.tied = True
+            self.register_load_state_dict_pre_hook(_refuse_untied)  # type: ignore[no-untyped-call]
 
         self.position = signature_of(self.pos_emb)
         check_handed(self.trf_blocks)
@@ -120,3 +122,15 @@ class GPT(nn.Module):
 
     def extra_repr(self) -> str:
         return f"context_length={self.context_length}, embedding_scale={self.embedding_scale:g}"
+
+
+def _refuse_untied(model: GPT, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Two different tables in one tensor: the head, loaded last, would replace the embedding without a word."""
+    table, head = (state.get(f"{prefix}{name}") for name in ("tok_emb.weight", "out_head.weight"))
+    if table is not None and head is not None and table is not head and not torch.equal(table, head):
+        raise ConfigError(
+            "model.tie_weights=true: these weights have an output head of their own, and one table cannot hold both. "
+            "Build the model with model.tie_weights=false.",
+            code="weights-not-tied",
+            key="model.tie_weights",
+        )

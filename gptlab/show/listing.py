@@ -105,7 +105,7 @@ def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
         found.append(_paint(f"  {_safe(str(folder))}", "2", coloured))
         for row, (before, after) in runs:
             colour = _COLOURS.get(row.state, "33")
-            marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked") else ""
+            marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked", "did not learn") else ""
             marks += "  stale" if row.stale else ""
             found.append(f"{before}{_paint(f'{row.state:<12}', colour, coloured)}{after}{marks}".rstrip())
             if row.error:

@@ -66,15 +66,16 @@ class Rows:
     def of(cls, source: TokenSource, tokens: int, context: int) -> Rows:
         """The rows of this data that score about so many targets."""
         batches = source.validation_batches(tokens, context)
-        digest, scored = hashlib.sha256(), 0
+        targets, weights, scored = hashlib.sha256(), hashlib.sha256(), 0  # apart: batches end where the context says
         for batch in batches:
             assert batch.weights is not None
             counted = batch.weights > 0
             scored += int(counted.sum())
-            digest.update(batch.targets[counted].numpy().tobytes() + batch.weights[counted].numpy().tobytes())
+            targets.update(batch.targets[counted].numpy().tobytes())
+            weights.update(batch.weights[counted].numpy().tobytes())
         held_out = source.held_out()
         share = 1.0 if source.scores_all(context) else None if held_out is None else scored / held_out
-        return cls(batches, scored, share, digest.hexdigest())
+        return cls(batches, scored, share, hashlib.sha256(targets.digest() + weights.digest()).hexdigest())
 
     def record(self) -> dict[str, float | int | str | None]:
         """For result.json."""
