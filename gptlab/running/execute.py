@@ -22,14 +22,13 @@ from gptlab.errors import GptlabError
 from gptlab.running import provenance
 from gptlab.store import data_files, files, locks
 from gptlab.store.atomic import StorageError, sync_file
-from gptlab.store.clock import now
 from gptlab.store.config_file import write_config
 from gptlab.store.csv_text import csv_text
 from gptlab.store.damage import DamagedError
 from gptlab.store.data_files import DataRecord
 from gptlab.store.dependencies import code
 from gptlab.store.manifest import Manifest, read_manifest
-from gptlab.store.names import CHECKPOINTS, CONFIG, CRASH, HISTORY, MANIFEST, RESULT
+from gptlab.store.names import CHECKPOINTS, CONFIG, CRASH, HISTORY, MANIFEST, RESULT, now
 from gptlab.store.states import OVER, digest
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from gptlab.planning.plan import Plan, PlannedRun
 from gptlab.running.decisions import Decision, decide
 from gptlab.store import files, locks
 from gptlab.store.atomic import StorageError
-from gptlab.store.clock import now, stamp
-from gptlab.store.names import CRASH, PLAN, PLANS
+from gptlab.store.names import CRASH, PLAN, PLANS, now, stamp
 from gptlab.store.states import folder_of, run_folders, state_of
 
 _HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # the next run could not be saved either

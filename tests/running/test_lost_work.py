@@ -24,7 +24,7 @@ from gptlab.running.queue import open_study
 from gptlab.store import locks
 from gptlab.store.files import read_json
 from gptlab.store.states import state_of
-from gptlab.training import checkpoint, loop
+from gptlab.training import checkpoint, loop, refused_writes
 from gptlab.training.history import read
 from gptlab.training.measured import Found, Step
 from gptlab.training.watch import Watch
@@ -103,7 +103,7 @@ def test_a_full_disk_during_a_checkpoint_stops_the_sweep_and_goes_on_later(
         def write(self, content: bytes) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full(optimizers: object, file: checkpoint._Noting) -> None:
+    def full(optimizers: object, file: refused_writes.Noting) -> None:
         file._file = Full()  # type: ignore[assignment]
         torch.serialization.save(optimizers, file)  # type: ignore[arg-type]
 
@@ -127,7 +127,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, at: int, norm: bool = False) -> None
         if number + 1 < at:
             return found
         bad = torch.tensor(math.nan)
-        return Step(found.loss if norm else bad, bad if norm else found.norm, found.rate)
+        return found._replace(norm=bad) if norm else found._replace(loss=bad)
 
     monkeypatch.setattr(loop.Training, "_step", poisoned)
 
@@ -173,11 +173,11 @@ def test_tables_say_from_which_step_on(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_one_step_beyond_the_numbers_is_forgotten_when_the_next_is_not() -> None:
     watch, found = Watch(), Found()
     for number, value in enumerate([1.0, math.inf, 1.0, 1.0], start=1):
-        watch.add(number, Step(torch.tensor(1.0), torch.tensor(value), 0.1))
+        watch.add(number, Step(torch.tensor(1.0), torch.tensor(value), 0.1, {}))
     watch.look(found)
     assert found.finite and found.broke_at is None
     for number in (5, 6):
-        watch.add(number, Step(torch.tensor(1.0), torch.tensor(math.nan), 0.1))
+        watch.add(number, Step(torch.tensor(1.0), torch.tensor(math.nan), 0.1, {}))
         watch.look(found)
     assert not found.finite and found.broke_at == 5
 

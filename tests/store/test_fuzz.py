@@ -36,7 +36,7 @@ FEW, CASES = 20, int(os.environ.get("GPTLAB_FUZZ", "300"))
 HOW_MANY = pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)], ids=["few", "many"])
 KINDS = ["result.json", "manifest.json", "config.yaml", "layers.csv", "generation.json", "metrics.jsonl", "lock.json",
          "crash.json", "plan.json"]  # fmt: skip
-WORDS = ["model=toy_lesson", "data=sentences", "seed=1,2", "train.budget=2", "train.evaluate_every=1",
+WORDS = ["model=toy_lesson", "data=sentences", "seed=1,2", "train.budget=2", "evaluation.every=1",
          "train.log_every=1", "probes.shapes=null"]  # fmt: skip
 
 

@@ -241,5 +241,5 @@ def test_the_trained_model_has_the_last_word(tmp_path: Path, capsys: pytest.Capt
         before = json.loads((tmp_path / "said" / folder / "generation.json").read_text())
         after = json.loads((tmp_path / "said" / folder / "samples.json").read_text())["samples"][-1]
         assert after["prompt"] == before["prompt"] and after["token_ids"] != before["token_ids"]
-        rows = study.generations[study.generations["run"] == folder.rpartition("-")[2]]
+        rows = study.generations[study.generations["run"] == "r" + folder.rpartition("-")[2]]
         assert list(rows["token_id"]) == after["token_ids"]
