@@ -453,3 +453,12 @@ def test_the_command_in_markdown_can_be_copied(tmp_path: Path) -> None:
     given = ["gptlab", "ablation=[none,x]", "experiment.name=a_b"]
     text = export(compare([make_seeded(tmp_path, arms, command=given)]), "md")
     assert "`gptlab 'ablation=[none,x]' experiment.name=a_b seed=1,2,3,4,5`" in text
+
+
+def test_the_documented_keys_are_those_of_the_json(comparison: Comparison) -> None:
+    document = json.loads(export(comparison, "json"))
+    path = Path(__file__).parents[2] / "docs" / "compare-json.md"
+    top, row = path.read_text(encoding="utf-8").split("## A row")
+    named = [re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in (top, row)]
+    assert named[0] == list(document)
+    assert named[1] == ["metric", "step", *list(document["rows"][0])[1:]]

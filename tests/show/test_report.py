@@ -22,6 +22,7 @@ from gptlab.show.report.svg import inline
 from gptlab.show.report.verdicts import PAGE_COLUMNS, verdicts
 from gptlab.texts import printable
 from tests.support.hostile import ATTACK, NAMES, make_hostile
+from tests.support.seeded import Arm, make_seeded
 from tests.support.synthetic import BASELINE, TWELVE, Variant, make_study
 from tests.support.trained import make_trained
 
@@ -328,3 +329,17 @@ def test_a_study_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.rstrip().endswith(f"Report: {folder / 'report.html'}")
     own = (folder / "report.html").read_bytes()
     assert write_report(folder).read_bytes() == own  # from the figures' files, or drawn for it: the same
+
+
+@pytest.mark.usefixtures("plain")
+def test_what_was_trained_stands_at_the_top(tmp_path: Path) -> None:
+    train = {"budget": 100, "batch_size": 16, "learning_rate": 0.001, "schedule": "cosine"}
+    trained = {"steps": 100, "tokens": 204800}
+    arms = [Arm("none", {1: 3.0, 2: 3.1}, {}, trained, train=train)]
+    arms.append(Arm("deep", {1: 3.0, 2: 3.1}, {"n_layers": 4}, trained, train=train))
+    text = write_report(make_seeded(tmp_path, arms)).read_text(encoding="utf-8")
+    found = re.search(r'<p class="trained">(.*?)</p>', text)
+    assert found
+    for words in ("1,000 parameters", "2 or 4 layers", "100 steps, 204,800 tokens, 16 sequences a step",
+                  "learning rate 0.001, cosine"):  # fmt: skip
+        assert words in found[1], (words, found[1])

@@ -87,6 +87,7 @@ def render(
         title=printable(comparison.title),
         question=printable(comparison.question),
         facts=_facts(study, comparison, runs),
+        trained=details.trained(runs),
         summary=_summary(comparison),
         warnings=[printable(text) for text in comparison.warnings],
         notes=[printable(text) for text in comparison.notes],
