@@ -22,8 +22,8 @@ class LearnedPosition(Embedding):
     def __init__(self, context_length: int, emb_dim: int) -> None:
         super().__init__(context_length, emb_dim)
 
-    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(positions)
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        return super().forward(_from_zero(tokens) if positions is None else positions)
 
 
 @register("position", "sinusoidal")
@@ -39,8 +39,8 @@ class SinusoidalPosition(ExactTables):
         table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :emb_dim]  # an odd width ends on a sine
         self.register_buffer("table", table.float(), persistent=False)
 
-    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        return self.table[positions].to(tokens.dtype)
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        return self.table[_from_zero(tokens) if positions is None else positions].to(tokens.dtype)
 
 
 class AttentionPosition(ExactTables):
@@ -140,6 +140,11 @@ class NoPosition(nn.Module):
 
     def forward(self, tokens: Tensor) -> None:
         return None
+
+
+def _from_zero(tokens: Tensor) -> Tensor:
+    """Where (B, T, emb_dim) stand that come from nowhere else: 0 to T - 1."""
+    return torch.arange(tokens.shape[1], device=tokens.device)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:

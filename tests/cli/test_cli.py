@@ -18,7 +18,7 @@ from gptlab.cli import COMMANDS, dispatch, main
 from gptlab.declare import sources
 from gptlab.errors import GptlabError
 from gptlab.running import queue
-from gptlab.store import files
+from gptlab.store import atomic
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ["model=tiny", "probes=counting"]
@@ -158,7 +158,7 @@ def test_a_file_system_that_refuses_is_one_line(
     def refuse(operation: str, path: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
-    monkeypatch.setattr(files, "hook", refuse)
+    monkeypatch.setattr(atomic, "hook", refuse)
     assert main(["gc", "--state", "finished", "--yes"]) == 2
     err = capsys.readouterr().err
     assert err == f"gptlab: {Path('outputs', 'runs', '.claims')}: Read-only file system.\n"
