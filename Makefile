@@ -10,7 +10,7 @@ CHECK := import sys; v = sys.version_info[:2]; \
 	sys.exit(None if (3, 11) <= v <= (3, 13) else "gptlab needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is " \
 	+ sys.version.split()[0] + ". Name another: make PYTHON=python3.12")
 
-.PHONY: help demo test lint types fast slow messages bench clean
+.PHONY: help demo test lint types fast slow fuzz pages messages bench clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -34,6 +34,12 @@ fast: $(DEV) ## the fast tests
 
 slow: $(DEV) ## the slow tests
 	$(BIN)/pytest -m "slow and not benchmark"
+
+pages: $(DEV) ## the generated parts of docs/ anew
+	$(BIN)/python -m tests.support.generated_pages
+
+fuzz: $(DEV) ## 10,000 damages to each kind of file
+	GPTLAB_FUZZ=10000 $(BIN)/pytest -m "slow or not slow" tests/store/test_fuzz.py
 
 messages: $(DEV) ## tests/golden/messages.txt anew, after a message was changed on purpose
 	$(BIN)/python -m tests.support.messages

@@ -18,11 +18,10 @@ from typing import Any, get_args, get_type_hints
 
 from gptlab.errors import ConfigError, unknown, wrong_value
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: scored on rows of the evaluation's own
 
 ARCHITECTURES = ("gpt", "deep_mlp")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", "none")
-LAYOUTS = ("serial", "parallel", "attention_only", "feed_forward_only")
 EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
 TOKENIZERS = ("auto", "gpt2", "byte", "char", "ids", "words")
@@ -34,8 +33,21 @@ TRACKERS = ("none", "tensorboard")
 LAUNCHERS = ("local", "submitit", "ray")
 ORDERS = ("seeds", "variants")
 ON_ERROR = ("continue", "stop")
+ON_INVALID = ("refuse", "skip")
 RERUN_ON = ("nothing", "code", "data", "any")
 ON_CHANGED = ("refuse", "restart", "resume")
+
+# Of the model's keys, those that an architecture does not read: they stay at their defaults, and out of config.yaml.
+DEEP_MLP_KEYS = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
+
+
+def unread_by(architecture: str) -> dict[str, Any]:
+    """Key of `model` -> default, of the keys that this architecture does not read."""
+    defaults = dataclasses.asdict(ModelConfig())
+    if architecture == "deep_mlp":
+        return {key: value for key, value in defaults.items() if key not in DEEP_MLP_KEYS | {"options"}}
+    return {"layer_sizes": defaults["layer_sizes"]}
+
 
 # Keys that cannot change a result, and why: they stay out of a run's identity. One list, on purpose, and `gptlab
 # explain-id` prints it.
@@ -50,6 +62,7 @@ NOT_IDENTITY = {
     "launcher_options": "where runs are started",
     "order": "which run goes first",
     "on_error": "whether other runs go on",
+    "on_invalid": "which runs go along",
     "retry_failed": "which runs are started",
     "rerun_on": "which runs are started",
     "on_changed": "which runs are started, and from where",
@@ -98,7 +111,7 @@ class ModelConfig:
     n_kv_heads: int | None = _key(None, low=1)  # None: as n_heads
     attention_bias: bool = True  # of attention's output projection
     feed_forward_bias: bool = True
-    layout: str = _key("serial", choices=LAYOUTS)
+    layout: str = "serial"
     embedding_scale: str = _key("none", choices=EMBEDDING_SCALES)
     shortcut: str = "add"
     shortcut_attention: str | None = None  # None: as `shortcut`
@@ -153,7 +166,7 @@ class TrainConfig:
     optimizer: str = "adamw"
     learning_rate: float = _key(1e-3, above=0.0)  # the peak
     schedule: str = "constant"
-    warmup: int = _key(0, low=0)  # steps
+    warmup: float = _key(0, low=0)  # steps, or below 1 the share of the run
     final_rate: float = _key(0.0, low=0.0, high=1.0)  # where a falling schedule ends, as a share of the peak
     decay_share: float = _key(0.2, above=0.0, high=1.0)  # wsd: the share of the run in which the rate falls
     weight_decay: float = _key(0.01, low=0.0)
@@ -170,14 +183,25 @@ class TrainConfig:
     deterministic: bool = False
     device: str = "auto"  # auto: cuda where there is one, else cpu
 
-    evaluate_every: int = _key(100, low=1)  # steps; the start and the end are always evaluated
-    evaluation_batches: int = _key(8, low=1)
+    evaluate_every: int = _key(100, low=1)  # moved: evaluation.every
+    evaluation_batches: int = _key(8, low=1)  # moved: evaluation.tokens
     average_last: int = _key(1, low=1)  # final_loss is the mean of the last so many evaluations
-    log_every: int = _key(10, low=1)
+    log_every: float = _key(10, above=0)  # steps, or below 1 the share of the run
     probe_every: int | None = _key(None, low=1)  # gradients, updates, generated text. None: not during training
     checkpoint_every: int | None = _key(None, low=1)  # steps. None: once a minute. The end always has one
     keep_checkpoints: int = _key(1, low=0)  # the newest so many; 0 leaves none behind
     options: dict[str, dict[str, Any]] = _key({})  # options.optimizer, options.schedule: their own arguments
+
+
+@dataclass
+class EvaluationConfig:
+    """What scores a model in training: the same rows for every variant and seed, from the data alone."""
+
+    tokens: int = _key(8192, low=1)  # targets that each evaluation scores, as far as the held-out part has them
+    context: int | None = _key(None, low=1)  # tokens that a row may look back over. None: train.context
+    every: float = _key(100, above=0)  # steps, or below 1 the share of the run; start and end are always evaluated
+    final: bool = True  # at the end, one pass over the whole held-out part
+    final_tokens: int = _key(131072, low=1)  # as far as this many targets
 
 
 @dataclass
@@ -249,6 +273,7 @@ class ExperimentConfig:
     question: str = _key("", text=True)
     baseline: str = _key("none", text=True)
     primary_metric: str | None = None  # None: final_loss of what is trained, else loss
+    margin: str = ""  # a difference in it that does not matter, fixed before the runs: 0.01, 1%; empty for none
     analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
     options: dict[str, Any] = _key({})  # its arguments
 
@@ -260,6 +285,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig, metadata=NEW)
     probes: ProbesConfig = field(default_factory=ProbesConfig)
     experiment: ExperimentConfig = field(default_factory=ExperimentConfig)
     seed: int = _key(123, low=0, high=2**63 - 1)
@@ -275,6 +301,7 @@ class Config:
     launcher_options: dict[str, Any] = _key({})  # for submitit or ray: docs/clusters.md
     order: str = _key("seeds", choices=ORDERS)  # seeds: all variants with the first seed, then with the second
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
+    on_invalid: str = _key("refuse", choices=ON_INVALID)  # a member of a sweep that cannot be built
     retry_failed: bool = False  # run again what failed or is damaged
     rerun_on: str = _key("nothing", choices=RERUN_ON)  # run again what finished with other code or other data
     on_changed: str = _key("refuse", choices=ON_CHANGED)  # for what was broken off, and had other code or other data
@@ -290,6 +317,22 @@ def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
     for key, value in node.items():
         flat |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
     return flat
+
+
+def stored(config: Config) -> dict[str, Any]:
+    """The config as config.yaml holds it: a nested dict without the keys that its architecture does not read."""
+    plain = dataclasses.asdict(config)
+    unread = unread_by(config.model.architecture)
+    plain["model"] = {key: value for key, value in plain["model"].items() if key not in unread}
+    return plain
+
+
+def _completed(plain: dict[str, Any]) -> dict[str, Any]:
+    """A stored config with what `stored` left out."""
+    model = plain.get("model")
+    if not isinstance(model, dict) or "architecture" not in model:
+        return plain
+    return {**plain, "model": {**unread_by(str(model["architecture"])), **model}}
 
 
 def delta(baseline: Config, variant: Config) -> dict[str, tuple[Any, Any]]:
@@ -325,7 +368,7 @@ def identity_keys(config: Config | dict[str, Any]) -> dict[str, Any]:
 
 def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     """Dotted key -> value of all keys that can change a result."""
-    plain = dataclasses.asdict(config) if isinstance(config, Config) else config
+    plain = dataclasses.asdict(config) if isinstance(config, Config) else _completed(config)
     kept = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.

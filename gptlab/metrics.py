@@ -16,7 +16,8 @@ Kind = Literal["exact", "stochastic", "positive_scale", "timing"]
 _SOURCES: dict[str, frozenset[str]] = {
     "run": frozenset({"seconds"}),
     "training": frozenset({
-        "final_loss", "final_excess", "final_causal_loss", "initial_loss", "initial_loss_expected", "entropy_floor",
+        "final_loss", "final_excess", "final_causal_loss", "best_loss", "best_step", "heldout_loss", "heldout_error",
+        "heldout_bits_per_byte", "initial_loss", "initial_loss_expected", "entropy_floor",
         "unigram_entropy", "steps", "tokens", "training_flops", "train_seconds", "tokens_per_second",
     }),
     "parameters": frozenset({
@@ -29,7 +30,7 @@ _SOURCES: dict[str, frozenset[str]] = {
     "activations": frozenset({"logit_std", "log_z"}),
 }  # fmt: skip
 _OF_TOKENS = ("parameters_tied", "parameters_untied", "ln_vocab_size", "logit_std", "log_z")
-_TRAINED = ("final_", "train_loss", "validation_", "excess", "best_")
+_TRAINED = ("final_", "train_loss", "auxiliary_", "validation_", "excess", "best_", "heldout_")
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ _ALL = (
     Metric("grad_split_cosine", "cosine", "neither", "stochastic", "between the two parts; -1 where they cancel"),
     Metric("path_share", "fraction", "neither", "stochastic", "mean |part of a gradient| by later branches on its way"),
     Metric("train_loss", "nats/token", "lower", "stochastic", "loss of the batch of one step, before its update"),
+    Metric("auxiliary_loss", "nats/token", "neither", "stochastic", "what a part adds to the loss of a step, weighted"),
     Metric("validation_loss", "nats/token", "lower", "stochastic", "mean cross-entropy over the validation rows"),
     Metric("excess", "nats/token", "lower", "stochastic", "validation loss above the entropy of the language"),
     Metric(
@@ -114,6 +116,11 @@ _ALL = (
     Metric("final_loss", "nats/token", "lower", "stochastic", "mean validation loss of the last evaluations"),
     Metric("final_excess", "nats/token", "lower", "stochastic", "mean excess of the last evaluations"),
     Metric("final_causal_loss", "nats/token", "lower", "stochastic", "mean causal loss of the last evaluations"),
+    Metric("best_loss", "nats/token", "lower", "stochastic", "lowest validation loss on the way"),
+    Metric("best_step", "steps", "neither", "stochastic", "the step of best_loss"),
+    Metric("heldout_loss", "nats/token", "lower", "stochastic", "mean over the whole held-out part, at the end"),
+    Metric("heldout_error", "nats/token", "neither", "stochastic", "standard error of heldout_loss over documents"),
+    Metric("heldout_bits_per_byte", "bits/byte", "lower", "stochastic", "heldout_loss for each byte of text, in bits"),
     Metric("initial_loss", "nats/token", "neither", "stochastic", "validation loss before training"),
     Metric("initial_loss_expected", "nats/token", "neither", "stochastic", "ln V + s^2/2 for logits of s.d. s"),
     Metric("entropy_floor", "nats/token", "neither", "exact", "entropy of the language given all that came before"),

@@ -65,7 +65,7 @@ _SAME_KEY = {
     "train.precision": "dtype torch_dtype mixed_precision amp",
     "train.compile": "torch_compile",
     "train.deterministic": "full_determinism",
-    "train.evaluate_every": "eval_interval eval_steps eval_every val_check_interval",
+    "evaluation.every": "eval_interval eval_steps eval_every val_check_interval",
     "train.log_every": "log_interval logging_steps log_every_n_steps",
     "train.checkpoint_every": "save_steps save_interval checkpoint_interval",
     "train.keep_checkpoints": "save_total_limit",
@@ -164,4 +164,7 @@ VALUES = {
 }
 
 # Settings of other libraries that have no counterpart, and look like a key of gptlab that means something else.
-NOWHERE = frozenset(["num_memory_tokens"])
+NOWHERE = frozenset(
+    {"num_memory_tokens", "add_cross_attention", "attn_layers", "padding_multiple", "tie_embedding_scale"}
+    | {"dim_context", "log_level"}
+)

@@ -37,8 +37,11 @@ SLOTS: dict[str, str] = {
     "feed_forward": "transforms each token on its own",
     "position": "tells the model where a token stands",
     "shortcut": "joins a branch to the residual stream",
+    "block": "one layer of the model: which branches it has, and how they meet",
     "init": "chooses the distribution of every weight",
 }
+SLOT_KEYS = {"block": "layout"}  # where the key of the model config has another name than the slot that it fills
+SHORTCUTS = ("shortcut_attention", "shortcut_feed_forward")  # inputs of these names arrive as built shortcuts
 SLOT_INPUTS: dict[str, frozenset[str]] = {"norm": frozenset({"dim"})}  # what a slot is given beyond the model keys
 ENTRY_POINT_GROUP = "gptlab.components"
 BUILTINS = "gptlab.model"
@@ -67,9 +70,14 @@ class Kind:
     facts: Mapping[str, Any] = field(default_factory=dict)  # what can be said in `register` -> if it is not said
 
 
+def key_of(slot: str) -> str:
+    """The key of the model config that names the component of a slot."""
+    return SLOT_KEYS.get(slot, slot)
+
+
 def _slot(slot: str, meaning: str) -> Kind:
-    offered = MODEL_KEYS | SLOTS.keys() | {"layer"} | SLOT_INPUTS.get(slot, frozenset())
-    return Kind(meaning, f"model.{slot}", f"model.options.{slot}", (BUILTINS,), offered)
+    offered = MODEL_KEYS | SLOTS.keys() | {"layer", "make_part"} | SLOT_INPUTS.get(slot, frozenset())
+    return Kind(meaning, f"model.{key_of(slot)}", f"model.options.{slot}", (BUILTINS,), offered)
 
 
 KINDS: dict[str, Kind] = {slot: _slot(slot, meaning) for slot, meaning in SLOTS.items()} | {

@@ -3,6 +3,10 @@
 A parameter named like something that its kind is offered (a key of the config, another slot) is an *input*; every
 other one has a default and is an *option*. So a component never sees the config, can be used on its own, and the
 registry knows which keys it reads.
+
+A part of the model is given the keys of its config; another slot, or `shortcut_attention` and `shortcut_feed_forward`,
+as a built module (`norm` as a function of the width); `layer`, the number of its block; and `make_part`, which builds a
+part of another slot with that slot's options, as in `make_part("norm", "rmsnorm", dim=64)`.
 """
 
 from __future__ import annotations

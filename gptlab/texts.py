@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+_MARKDOWN = re.compile(r"([\\`*\[\]|~<>&#]|(?<!\w)_|_(?!\w)|(?<=^)[-+](?=\s))")
 
 
 def printable(text: str) -> str:
@@ -15,6 +17,21 @@ def printable(text: str) -> str:
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
+
+
+def harmless_json(text: str) -> str:
+    """A JSON document with what could steer a terminal as `\\u` escapes: to a program it says the same."""
+    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+def markdown(text: str) -> str:
+    """`text` as Markdown that shows it, and does nothing else."""
+    return _MARKDOWN.sub(lambda match: f"\\{match[0]}", text)
 
 
 def cut(text: str, most: int) -> str:

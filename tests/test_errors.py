@@ -14,7 +14,6 @@ from gptlab.store.locks import BusyError
 from tests.support import messages
 
 SAID_IN_SEVERAL_WAYS = {
-    "key-ignored",
     "no-equals-sign",
     "no-such-command",
     "unknown-name",

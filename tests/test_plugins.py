@@ -90,7 +90,7 @@ TINY = [
     "model.vocab_size=64",
 ]
 ON = ["plugins=[my_lab]", *TINY, "data=random_tokens", "probes=counting"]
-TRAINED = [*ON, "train.budget=4", "train.batch_size=2", "train.evaluate_every=4", "train.optimizer=sign_descent"]
+TRAINED = [*ON, "train.budget=4", "train.batch_size=2", "evaluation.every=4", "train.optimizer=sign_descent"]
 
 
 @pytest.fixture(autouse=True)

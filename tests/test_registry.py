@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 import gptlab
 from gptlab import registry
-from gptlab.cli.components import _say
-from gptlab.config import delta
+from gptlab.config import Config, flatten
 from gptlab.errors import ConfigError
 from gptlab.model.block import Block
 from gptlab.registry import Option, register
+from tests.support.generated_pages import PAGES, renewed
 
 pytestmark = pytest.mark.usefixtures("scratch_registry")
 
@@ -405,69 +405,42 @@ def test_entry_points_as_a_package_declares_them(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("test_installed\n", "")
 
 
-# --- docs/components.md
+# --- the pages of docs/ that are made from the code
 
-DOCS = (Path(__file__).parent.parent / "docs" / "components.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
+COMPONENTS = (DOCS / "components.md").read_text(encoding="utf-8")
 
 
-def test_docs_list_every_component_with_its_options() -> None:
-    table = DOCS.split("| slot | name | options |")[1].split("\n\n")[0].splitlines()[2:]
-    listed, slot = [], ""
-    for line in table:
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        slot = cells[0].strip("`") or slot
-        assert cells[3], line
-        listed.append((slot, cells[1].strip("`"), cells[2]))
-    assert listed == [
-        (slot, name, ", ".join(f"`{option.name}={_say(option.default)}`" for option in component.options))
-        for slot in registry.SLOTS
-        for name, component in registry.components(slot).items()
-        if component.module.startswith("gptlab.")
-    ]
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_what_is_generated_is_current(page: str) -> None:
+    assert renewed(page) == (DOCS / page).read_text(encoding="utf-8"), "`make pages` writes it anew"
+
+
+def test_every_key_is_on_its_page() -> None:
+    listed = re.findall(r"^\| `([\w.]+)` \|", (DOCS / "keys.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(flatten(Config()))
 
 
 def test_docs_show_the_diagrams_of_the_block() -> None:
     lines = [line.strip() for line in (Block.__doc__ or "").splitlines() if set(line) & set("┬┘")]
     assert len(lines) == 10
-    assert lines == [line.strip() for line in DOCS.splitlines() if set(line) & set("┬┘")]
+    drawn = COMPONENTS.split("## Where things stand")[1].split("A gated feed-forward")[0]
+    assert lines == [line.strip() for line in drawn.splitlines() if set(line) & set("┬┘")]
 
 
-def paste_example(folder: Path) -> list[str]:
-    """Write the files of the section on own components into `folder`; returns its commands."""
-    section = DOCS.split("## A component of your own")[1]
-    for name, text in re.findall(r"`([\w/]+\.(?:py|yaml))`[^\n]*:\n\n```\w+\n(.*?)```", section, re.DOTALL):
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    assert sorted(path.name for path in folder.rglob("*.*")) == ["my_parts.py", "squared_relu.yaml"]
-    return re.findall(r"^gptlab (.*)$", section, re.MULTILINE)
+def test_docs_choose_what_there_is() -> None:
+    section = COMPONENTS.split("## Choosing")[1].split("\n## ")[0]
+    commands = re.findall(r"^gptlab (model=.*)$", section, re.MULTILINE)
+    assert len(commands) >= 3
+    for command in commands:
+        gptlab.compose(shlex.split(command))
 
 
-def test_docs_example_works_as_pasted(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(modules)
-    paste_example(modules)
-    base, config = gptlab.compose(["model=tiny"]), gptlab.compose(["model=tiny", "ablation=squared_relu"])
-    assert delta(base, config) == {
-        "model.activation": ("gelu_tanh", "squared_relu"),
-        "plugins": ([], ["my_parts"]),
-    }
-    activation = gptlab.build(config).trf_blocks[0].ff.layers[1]
-    assert torch.equal(activation(torch.tensor([-1.0, 3.0])), torch.tensor([0.0, 9.0]))
-
-
-@pytest.mark.slow
-def test_docs_commands_work_as_pasted(tmp_path: Path) -> None:
-    commands = paste_example(tmp_path) + re.findall(r"^gptlab (model=.*)$", DOCS.split("## Choosing")[1], re.MULTILINE)
-    assert len(commands) >= 7
-    for command in dict.fromkeys(commands):
-        # One of them runs; of the others, what they ask for is checked.
-        plan = ["plan"] if command.startswith("model=") and command != "model=tiny ablation=squared_relu" else []
-        done = subprocess.run(
-            [sys.executable, "-m", "gptlab", *plan, *shlex.split(command)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, (command, done.stderr)
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in sorted(DOCS.glob("*.md")):
+        for name, anchor in re.findall(r"\]\((\w[\w-]*\.md)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")):
+            target = DOCS / name
+            assert target.exists(), (page.name, name)
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert not anchor or anchor in slugs, (page.name, name, anchor)

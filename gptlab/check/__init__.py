@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from gptlab import streams
-from gptlab.check import copies, learning, modes, tokens
+from gptlab.check import copies, learning, modes, state, tokens, training
 from gptlab.check.case import Case, refuse_too_large
 from gptlab.check.report import Line, Report, Verdict, failed, not_applicable
 from gptlab.config import Config
@@ -20,8 +20,13 @@ CHECKS: dict[str, Callable[[Case], Verdict]] = {
     "causality": tokens.causality,
     "causality of gradients": tokens.causality_of_gradients,
     "batch neighbours": tokens.neighbours,
+    "no state": state.no_state,
+    "decoding": state.decoding,
     "finite": learning.finite,
     "every parameter": learning.every_parameter,
+    "every parameter moves": training.moves,
+    "every expert": training.experts,
+    "auxiliary losses": training.auxiliary_losses,
     "initial loss": learning.initial_loss,
     "ties": copies.ties,
     "state dict": copies.state_dict,

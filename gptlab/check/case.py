@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gptlab import streams
 from gptlab.config import Config
 from gptlab.errors import GptlabError
-from gptlab.model import Model, build, skeleton
+from gptlab.model import GPT, Model, build, skeleton
 from gptlab.probes.hooks import untouched
 from gptlab.probes.memory import physical_memory, weight_bytes
 
@@ -57,12 +57,15 @@ class Case:
             return model(inputs)
 
     def loss(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        """Cross-entropy against random next tokens; squared error against zero for deep_mlp."""
-        output = model(inputs)
-        if not self.is_gpt:
-            return output.square().mean()
+        """Cross-entropy against random next tokens, with auxiliary losses; squared error against zero for deep_mlp."""
+        if not isinstance(model, GPT):
+            output: Tensor = model(inputs).square().mean()
+            return output
         batch, length = inputs.shape
-        return F.cross_entropy(output.flatten(0, 1), self.example(batch, length, "targets").flatten())
+        found = model.run(inputs)
+        logits = model.out_head(found.features).flatten(0, 1)
+        loss = F.cross_entropy(logits, self.example(batch, length, "targets").flatten())
+        return loss + sum(found.losses.values())
 
     def gradients(self, model: nn.Module) -> tuple[float, dict[str, Tensor | None]]:
         """(loss, gradient of each parameter that wants one) of one batch in eval mode."""

@@ -13,7 +13,8 @@ from torch import nn
 
 from gptlab.check.case import Case, largest_gap, same
 from gptlab.check.report import Verdict, failed, not_applicable, passed
-from gptlab.model import skeleton
+from gptlab.model import Model, skeleton
+from gptlab.probes.dry_run import UncountableError, dry_run
 from gptlab.probes.parameters import group_sizes
 
 
@@ -57,7 +58,7 @@ def state_dict(case: Case) -> Verdict:
 def counts(case: Case) -> Verdict:
     """What is counted on the meta device, without weights, is what is built; parts add up."""
     model, bare = case.model, skeleton(case.config.model)
-    bare.requires_grad_(False)(bare.example_input(2, case.short))  # shapes and FLOPs are traced there
+    uncounted = _cannot_run_bare(bare, case.short)
     real = {name: tuple(p.shape) for name, p in model.named_parameters()}
     planned = {name: tuple(p.shape) for name, p in bare.named_parameters()}
     if real != planned:
@@ -66,7 +67,17 @@ def counts(case: Case) -> Verdict:
     total, groups = sum(p.numel() for p in model.parameters()), group_sizes(bare)
     if sum(groups.values()) != total:
         return failed(f"built {total:,} parameters, counted by part {sum(groups.values()):,}", total)
-    return passed(f"{total:,} parameters, counted and built; {len(groups)} parts add up", total)
+    said = f"{total:,} parameters, counted and built; {len(groups)} parts add up"
+    return passed(f"{said}; {uncounted}" if uncounted else said, total)
+
+
+def _cannot_run_bare(bare: Model, length: int) -> str:
+    """Why shapes and FLOPs, which are traced on the meta device, cannot be counted there; empty where they can."""
+    try:
+        dry_run(bare.requires_grad_(False), 2, length)
+    except UncountableError as error:
+        return f"no FLOPs: {error}"
+    return ""
 
 
 def seed(case: Case) -> Verdict:

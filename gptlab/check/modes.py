@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from gptlab import registry
 from gptlab.check.case import Case, largest_gap, same
 from gptlab.check.report import Verdict, failed, not_applicable, passed
 from gptlab.config import Config, ModelConfig, delta
+from gptlab.declare.reads import block_parts
 from gptlab.model import build
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import with_dropout_sites
@@ -82,15 +82,11 @@ def dropout_rates(model: ModelConfig) -> dict[str, float]:
     rates: dict[str, float] = {"drop_embedding": with_dropout_sites(model).drop_embedding or 0.0}
     for layer in range(model.n_layers):
         own = with_dropout_sites(layer_config(model, layer))
-        kinds = [kind for kind in ("attention", "feed_forward") if own.layout not in _ONLY or _ONLY[own.layout] == kind]
-        read = {"drop_shortcut"}.union(*(registry.get(kind, getattr(own, kind)).inputs for kind in kinds))
+        read = set().union(*(part.inputs for part in block_parts(own)))
         for site in (*_SITES[1:], "drop_rate"):
             if site in read:
                 rates[site] = max(rates.get(site, 0.0), getattr(own, site) or 0.0)
     return {site: rate for site, rate in rates.items() if rate > 0}
-
-
-_ONLY = {"attention_only": "attention", "feed_forward_only": "feed_forward"}
 
 
 def without_dropout(model: ModelConfig) -> ModelConfig:

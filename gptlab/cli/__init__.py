@@ -18,6 +18,8 @@ from gptlab.errors import ConfigError, GptlabError, closest
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
 COMMANDS = {
     "plan": "gptlab.cli.plan",
+    "add": "gptlab.cli.add",
+    "audit": "gptlab.cli.audit",
     "check": "gptlab.cli.check",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",

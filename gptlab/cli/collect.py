@@ -35,6 +35,10 @@ def main(arguments: Sequence[str]) -> int:
         if state not in STATES or state in _KEPT:
             raise unknown("--state", state, set(STATES) - set(_KEPT))
     found = list(collect(folder, states))
+    if not given.words:
+        from gptlab.data import cache
+
+        found += collect(cache.folder())
     gone = 0
     for waste in found:
         done = clear(waste) if given.yes else None

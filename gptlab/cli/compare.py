@@ -13,7 +13,8 @@ from gptlab.errors import ConfigError
 
 HELP = """\
 usage: gptlab compare PATH... [--baseline VARIANT] [--metric M[,M...]] [--margin 0.01|1%] [--by step]
-                      [--pooled] [--format table|md|csv|json|latex|html]
+                      [--pooled] [--all] [--columns C[,C...]] [--caption TEXT]
+                      [--format table|md|csv|json|latex|html]
        gptlab compare --diff RUN RUN [--format table|json]
 
 Compares the variants in studies (their folders) or in single runs (their folders) with their baseline, seed by seed.
@@ -22,14 +23,19 @@ Compares the variants in studies (their folders) or in single runs (their folder
 --margin    a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
 --by step   several budgets of training side by side
 --pooled    for few seeds: one spread for all arms in the primary metric, and Dunnett's test; says what that assumes
+--all       a table for each metric, in place of one for all but the primary metric
+--columns   one table with these columns of every metric shown: mean_sd, difference, interval, p_corrected, verdict,
+            parameters_percent, ... (docs/comparing.md lists them)
+--caption   what the table is called, in md, latex and html
 --format    csv and json have every column and every digit
 --diff      config, code, environment and data of two runs: what differs
 
-  gptlab compare outputs/chapter4/2026-01-02_03-04-05-000006
-  gptlab compare STUDY --metric final_loss --margin 1% --format latex > table.tex"""
+  gptlab compare outputs/chapter4
+  gptlab compare STUDY --metric final_loss --columns mean_sd,verdict --caption "Norms" --format latex > table.tex"""
 
 FORMATS = ("table", "md", "csv", "json", "latex", "html")
-OPTIONS = ("--baseline", "--metric", "--margin", "--by")
+OPTIONS = ("--baseline", "--metric", "--margin", "--by", "--columns", "--caption")
+SWITCHES = ("--pooled", "--all")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.option(flag)
     parser.option("--format", choices=FORMATS, default="table")
     parser.switch("--diff")
-    parser.switch("--pooled")
+    for flag in SWITCHES:
+        parser.switch(flag)
     given = parser.read(arguments)
     if given.help:
         print(HELP)
@@ -58,10 +65,15 @@ def main(arguments: Sequence[str]) -> int:
         margin=given.margin,
         pooled=given.pooled,
     )
+    columns = names(given.columns)
+    for flag, refused in (("--columns", ("csv", "json")), ("--caption", ("csv", "json", "table"))):
+        if getattr(given, flag.strip("-")) and given.format in refused:
+            raise ConfigError(f"{flag}: not with --format {given.format}.", code="not-with-format", key=flag)
     if given.format == "table":
-        print_comparison(comparison)
+        every_metric = given.all or bool(given.metric)
+        print_comparison(comparison, every_metric=every_metric, columns=columns)
         return 0
-    print(export(comparison, given.format), end="")
+    print(export(comparison, given.format, columns, given.caption or ""), end="")
     if given.format in ("csv", "latex"):  # the others say it themselves
         from gptlab.comparing.caption import lost_runs
 
@@ -72,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _diff(given: Namespace) -> int:
     words = given.words
-    others = [flag for flag in (*OPTIONS, "--pooled") if getattr(given, flag.strip("-"))]
+    others = [flag for flag in (*OPTIONS, *SWITCHES) if getattr(given, flag.strip("-"))]
     if others or given.format not in ("table", "json"):
         raise ConfigError(
             "--diff: takes two run folders, and --format table or json. Nothing else.", code="diff-takes-no-options"

@@ -13,6 +13,7 @@ from typing import Any
 from gptlab.cli.arguments import Parser
 from gptlab.config import NOT_IDENTITY, SCHEMA_VERSION, Config, flatten, identity, identity_keys
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.texts import harmless_json, printable
 
 HELP = """\
 usage: gptlab explain-id A [B] [--config-dir FOLDER]
@@ -88,26 +89,26 @@ def _explain(one: Named) -> None:
     _say_recorded(one)
     print(f"\nschema_version = {SCHEMA_VERSION}")
     for key, value in sorted(identity_keys(one.config).items()):
-        print(f"{key} = {_say(value)}")
+        print(harmless_json(f"{key} = {_say(value)}"))
     print("\nleft out:")
     for key, value in one.left_out.items():
-        print(f"  {key} = {_say(value)}  ({NOT_IDENTITY[key.split('.')[0]]})")
+        print(f"  {harmless_json(f'{key} = {_say(value)}')}  ({NOT_IDENTITY[key.split('.')[0]]})")
 
 
 def _compare(one: Named, other: Named) -> None:
     for letter, named in zip("AB", (one, other), strict=True):
-        print(f"{letter}  {named.id}  {named.name}")
+        print(f"{letter}  {named.id}  {printable(named.name)}")
         _say_recorded(named)
     keys = identity_keys(one.config), identity_keys(other.config)
     different = _differences(*keys)
     print("\nThe ids are equal: it is the same run." if not different else "\nThe ids differ by:")
     for line in different:
-        print(f"  {line}")
+        print(f"  {harmless_json(line)}")
     ignored = _differences(one.left_out, other.left_out)
     if ignored:
         print("\nDifferent too, but left out of the id:")
         for line in ignored:
-            print(f"  {line}  ({NOT_IDENTITY[line.split('.')[0].split(':')[0]]})")
+            print(f"  {harmless_json(line)}  ({NOT_IDENTITY[line.split('.')[0].split(':')[0]]})")
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

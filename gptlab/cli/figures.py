@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser
+from gptlab.cli.arguments import Parser, names
 from gptlab.errors import ConfigError, unknown
 from gptlab.store.files import make_folder
+from gptlab.texts import printable
 
 HELP = """\
 usage: gptlab figures [NAME ...] [-o FOLDER]
+       gptlab figures --study STUDY [--only NAME[,NAME...]] [--no-title] [--format svg|png|pdf] [-o FOLDER]
 
 Computes the figures anew and writes each as SVG and PNG; without names, all seven (about ten seconds).
--o, --output  where to (default: figures)
+-o, --output  where to (default: figures; of a study, figures in its folder)
+--study       the figures of this study instead: loss_curves, differences, cost, isolation, heatmap, gradient_norm,
+              gradient_mean_abs, parameters; those that it has the data for
+--only        these of them
+--no-title    without title and subtitle, and cropped: for a paper, whose caption says it
+--format      one of them, in place of svg and png
 
   gptlab figures
   gptlab figures gradient_flow layer_norm --output slides
@@ -27,20 +36,29 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.book.figures import FIGURES, write
 
     parser = Parser()
-    parser.option("--output", "-o", default="figures")
+    parser.option("--output", "-o")
+    parser.option("--study")
+    parser.option("--only")
+    parser.option("--format", choices=("svg", "png", "pdf"))
+    parser.switch("--no-title")
     given = parser.read(arguments)
-    names, folder = given.words, Path(given.output)
+    words, folder = given.words, Path(given.output or "figures")
     if given.help:
         print(HELP + "\n".join(f"  {name:18} {what}" for name, what in FIGURES.items()))
         return 0
-    for name in names:
+    if given.study:
+        return _of_study(given)
+    for flag, value in (("--only", given.only), ("--format", given.format), ("--no-title", given.no_title)):
+        if value:
+            raise ConfigError(f"{flag}: only with --study STUDY.", code="figures-study-only", key=flag)
+    for name in words:
         if name not in FIGURES:
             raise unknown("figures", name, FIGURES)
     try:
         make_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
-        for path in write(list(dict.fromkeys(names)) or list(FIGURES), folder):
+        for path in write(list(dict.fromkeys(words)) or list(FIGURES), folder):
             print(path, flush=True)
     except OSError as error:
         raise ConfigError(
@@ -49,3 +67,29 @@ def main(arguments: Sequence[str]) -> int:
             folder=folder,
         ) from error
     return 0
+
+
+def _of_study(given: Namespace) -> int:
+    from gptlab.comparing.assemble import compare
+    from gptlab.show.figures import NAMES, write_figures
+    from gptlab.store.study import load_study
+
+    only = [*given.words, *names(given.only)]
+    for name in only:
+        if name not in NAMES:
+            raise unknown("--only", name, NAMES)
+    lost: dict[str, str] = {}
+    paths = write_figures(
+        load_study(given.study),
+        compare([given.study]),
+        lost,
+        Path(given.output) if given.output else None,
+        only=only or NAMES,
+        formats=(given.format,) if given.format else ("svg", "png"),
+        title=not given.no_title,
+    )
+    for path in paths:
+        print(path)
+    for name, why in lost.items():
+        print(f"gptlab: figure {name} could not be drawn ({printable(why)}).", file=sys.stderr)
+    return 1 if lost else 0

@@ -12,6 +12,7 @@ from gptlab.cli.arguments import Parser
 from gptlab.planning.costs import cost
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running.decisions import Decision, explain, survey
+from gptlab.texts import harmless_json, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     costs = {run.id: cost(run.config) for run in _variants(plan)}
     decisions = survey(plan, plan.output_dir / plan.study)
     if given.format == "json":
-        print(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False))
+        print(harmless_json(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False)))
     else:
         _print_table(plan, costs)
         if given.parts:
@@ -81,18 +82,19 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     by_label = {run.label: costs[run.id] for run in _variants(plan)}
     for run in _variants(plan):
         base = by_label.get(labels.get(run.baseline_id or "", ""))
-        table.add_row(*(Text(cell) for cell in _cells(run, by_label[run.label], base)))
+        table.add_row(*(Text(printable(cell)) for cell in _cells(run, by_label[run.label], base)))
     console = _console()
     console.print(table)
     for label, found in by_label.items():
         for why, names in _reasons(found["missing"]).items():
-            console.print(Text(f"{label}: {', '.join(names)}: -, because {why}."), soft_wrap=True)
+            console.print(Text(printable(f"{label}: {', '.join(names)}: -, because {why}.")), soft_wrap=True)
     seeds = list(dict.fromkeys(run.seed for run in plan.runs))
     named = (
         f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"
     )
     words = f"{len(plan.runs)} {'runs' if len(plan.runs) > 1 else 'run'} ({named}), in {plan.output_dir}/{plan.study}/."
-    console.print(Text(" ".join([words, *_training(list(by_label.values())), "Nothing was run."])), soft_wrap=True)
+    sentences = " ".join([words, *_training(list(by_label.values())), "Nothing was run."])
+    console.print(Text(printable(sentences)), soft_wrap=True)
 
 
 def _print_parts(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
@@ -108,7 +110,7 @@ def _print_parts(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
             part = key.removeprefix("parameters/")
             block = cost["block"].get(part)
             cells = (run.label, part, "" if block is None else f"{block:,}", f"{size:,}")
-            table.add_row(*map(Text, (*cells, f"{size / cost['parameters']:.1%}")))
+            table.add_row(*map(Text, (*map(printable, cells), f"{size / cost['parameters']:.1%}")))
     _console().print(table)
 
 

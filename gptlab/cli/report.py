@@ -17,7 +17,7 @@ generated texts, failures, environment. The file opens from disk, asks no networ
 -o, --output  another file to write
 --margin      a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
 
-  gptlab report outputs/chapter4/2026-01-02_03-04-05-000006"""
+  gptlab report outputs/chapter4"""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -62,4 +62,6 @@ def _within_reach(comparison: Comparison) -> int:
 
 def remainder(cell: Cell) -> str:
     """What a cell's reason says beyond the missing seeds: `on 1 of 3 seeds`."""
+    if cell.reason in ("", ONE_SEED, TWO_SEEDS):
+        return ""
     return "; ".join(part for part in cell.reason.split("; ") if part not in (ONE_SEED, TWO_SEEDS))

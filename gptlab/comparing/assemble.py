@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row
-from gptlab.comparing.margin import Margin
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError, wrong_value
+from gptlab.margin import Margin
+from gptlab.store.plan_history import whole_plan
 from gptlab.store.records import Record, Source, load_sources, parsed_config
 from gptlab.store.states import OVER
 
@@ -35,7 +37,8 @@ def compare(
     """Compare the runs in `paths`: study folders, or run folders.
 
     `baseline`: a variant's label, in place of the planned one. `metrics`: those to show. `by="step"` adds the values at
-    several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%").
+    several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%"); the
+    planned one by default.
     `pooled`: one spread for all arms in the primary metric, and Dunnett's test. ConfigError for whatever cannot be
     compared, by name.
     """
@@ -44,7 +47,11 @@ def compare(
     if by not in (None, "step"):
         raise wrong_value("by", by, "only step.", code="by-step-only")
     limit = None if margin is None else Margin.parse(str(margin))
-    return compare_sources(load_sources(paths, histories=bool(by)), baseline, metrics, by, limit, pooled)
+    sources = load_sources(paths, histories=bool(by))
+    planned = {source.plan.margin for source in sources}
+    if limit is None and len(planned) == 1 and (text := next(iter(planned))):
+        limit = Margin.parse(text)
+    return compare_sources(sources, baseline, metrics, by, limit, pooled)
 
 
 def against(comparison: Comparison, baseline: str) -> Comparison:
@@ -108,9 +115,17 @@ def compare_sources(
         margin=limit.text if limit else "",
         pooled=assumed,
         warnings=(*more, *cautions.warnings(sources, rows, primary)),
-        notes=tuple(notes),
+        notes=(*notes, *([] if alone else _left_out(sources))),
         sources=tuple(sources),
     )
+
+
+def _left_out(sources: Sequence[Source]) -> list[str]:
+    """What is in a study's folder and in no table of it."""
+    found = [(source.folder, whole_plan(source.folder)[1]) for source in sources if source.plan.command]
+    return [
+        f"Left out, as the latest plan of {folder} lacks these variants: {words}." for folder, words in found if words
+    ]
 
 
 def _paired(variants: Sequence[Variant], baseline: str | None, by_position: bool) -> list[Variant]:
@@ -190,6 +205,8 @@ def _fill_cells(variant: Variant, primary: str, limit: Margin | None) -> None:
             primary=first,
             margin=limit if first else None,
         )
+        if variant.added:
+            variant.cells[key] = replace(variant.cells[key], marked=True)
 
 
 def _row(variant: Variant) -> Row:
@@ -217,7 +234,7 @@ def _row(variant: Variant) -> Row:
         flops_difference=counts["flops_forward_per_token difference"],
         cells=variant.cells,
         values=variant.values,
-        flags=variant.findings.flags,
+        flags=(*variant.findings.flags, *([variant.added] if variant.added else [])),
         failures=failures(runs),
         folders=tuple(record.folder for record in runs),
         runs=variant.runs,

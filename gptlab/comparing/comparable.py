@@ -16,6 +16,7 @@ CAUSAL = "model.causal"
 CAUSAL_LOSSES = ("causal_loss", "final_causal_loss")  # of a model without a mask when it is used with one: a fair loss
 BUDGET_KEYS = ("train",)  # a variant that changes nothing else asks what the budget does
 TOKEN_KEYS = ("data.tokenizer",)
+POOR = ("did not learn", "collapsed")  # outcomes that a reader has to know: they are numbers like any other
 MATCHED = 0.02  # training FLOPs within 2 %: a compute-matched pair
 
 
@@ -24,6 +25,8 @@ class Findings:
     """Reasons by what they touch, and flags for everybody."""
 
     data: str = ""
+    rows: str = ""  # other validation rows
+    heldout: str = ""  # other rows at the end
     training: str = ""
     leaked: str = ""
     machine: str = ""
@@ -38,7 +41,13 @@ class Findings:
         # At one and the same step of both, the budgets do not matter.
         training = self.training if metric.trained and step is None else ""
         leaked = self.leaked if metric.trained and metric.name not in CAUSAL_LOSSES else ""
-        return self.data or leaked or training
+        rows = self.heldout if metric.name.startswith("heldout_") else self.rows
+        return self.data or (rows if _is_scored(metric) else "") or leaked or training
+
+
+def _is_scored(metric: Metric) -> bool:
+    """Whether validation rows decide it."""
+    return (metric.trained and metric.name != "train_loss") or metric.name == "initial_loss"
 
 
 def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any, Any]]) -> Findings:
@@ -63,12 +72,17 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
     leaked = [who for who, side in sides if any(p[side].outcome == "leaked" for p in pairs)]
     # Where no entropy is known, no loss tells of a leak; the config does.
     seeing = [who for who, side in sides if CAUSAL in delta and delta[CAUSAL][1 - side] is False]
-    collapsed = [str(own.run.seed) for own, _ in pairs if own.outcome == "collapsed"]
-    if collapsed:
-        flags.append(f"collapsed: seed {', '.join(collapsed)}")
+    for outcome in POOR:
+        seeds = [str(own.run.seed) for own, _ in pairs if own.outcome == outcome]
+        if seeds:
+            flags.append(f"{outcome}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
+    rows = _differing(pairs, lambda r: r.facts.validation)
+    heldout = _differing(pairs, lambda r: r.facts.heldout)
     tokens = next((key for key in TOKEN_KEYS if key in delta), "")
     return Findings(
         data="other data" if data else f"other {tokens}" if tokens else "",
+        rows="other validation rows" if rows else "",
+        heldout="other held-out rows" if heldout else "",
         training=training,
         leaked=f"{' and '.join(leaked)} leaked" if leaked else f"{seeing[0]} sees the future" if seeing else "",
         machine="other hosts" if hosts else "other number of threads" if threads else "",

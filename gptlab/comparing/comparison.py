@@ -136,9 +136,10 @@ class Row:
     runs: Mapping[int, Record] = field(repr=False, default_factory=dict)  # seed -> run
 
     @property
-    def is_baseline(self) -> bool:
-        """Whether others are compared with it (or nothing is)."""
-        return self.baseline is None
+    def lacks_baseline(self) -> bool:
+        """Whether it was to be compared with another run, and is not: no baseline, unless others have it as one."""
+        planned = {(record.run.id, record.run.baseline_id) for record in self.runs.values() if record.run.baseline_id}
+        return self.baseline is None and bool(planned) and all(own != base for own, base in planned)
 
     def cell(self, metric: str, step: int | None = None) -> Cell:
         """The cell of `metric`; an empty one where it was not measured."""

@@ -25,7 +25,7 @@ from gptlab.comparing.comparison import (
     WORSE,
     Cell,
 )
-from gptlab.comparing.margin import Margin
+from gptlab.margin import Margin
 from gptlab.metrics import Metric
 
 CONFIRMED_FROM = 5  # pairs: with fewer, a finding is marked exploratory

@@ -13,10 +13,10 @@ from dataclasses import replace
 from gptlab.comparing import statistics as stats
 from gptlab.comparing.comparison import TOO_FEW, Cell
 from gptlab.comparing.dunnett import Residual, dunnett, residual
-from gptlab.comparing.margin import Margin
 from gptlab.comparing.variants import Variant
 from gptlab.comparing.which_metrics import declared
 from gptlab.errors import ConfigError
+from gptlab.margin import Margin
 
 
 def pool_noise(variants: Sequence[Variant], primary: str, margin: Margin | None) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gptlab.comparing.comparison import Comparison
 from gptlab.store.study import describe_change
+
+if TYPE_CHECKING:
+    from gptlab.comparing.comparison import Comparison
 
 # What a record says of its variant, and of one metric of it, in this order. docs/compare-json.md says what each means.
 OF_ROW = (

@@ -14,6 +14,7 @@ from gptlab.comparing.comparable import Findings
 from gptlab.comparing.comparison import Cell, Key
 from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import METRICS
+from gptlab.store.plan_history import additions
 from gptlab.store.records import Record, Source, parsed_config
 from gptlab.store.states import OVER
 from gptlab.texts import printable
@@ -29,6 +30,7 @@ class Variant:
     runs: dict[int, Record] = field(default_factory=dict)
     baselines: dict[str, None] = field(default_factory=dict)  # ids that its runs are to be compared with
     copies: int = 0  # runs that other studies hold too, with the same numbers
+    added: str = ""  # seeds that came after results were there, in words
     base: Variant | None = None
     delta: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # the config keys that differ from the baseline's
     values: dict[Key, dict[int, float]] = field(default_factory=dict)  # -> seed -> value
@@ -44,10 +46,12 @@ def group(sources: Sequence[Source]) -> tuple[list[Variant], list[str]]:
     variants: dict[str, Variant] = {}
     for source in sources:
         keys = _keys(source)
+        late = _added(source)
         for record in source.records:
             # Without its plan, a folder shows the runs of all its plans: equal labels need not be the same variant.
             key = record.variant if source.plan.problem and record.variant else keys[record.run.label]
             variant = variants.setdefault(key, Variant(key, record.run.label, source))
+            variant.added = variant.added or late.get(record.run.label, "")
             if record.run.baseline_id:
                 variant.baselines[record.run.baseline_id] = None
             other = variant.runs.setdefault(record.run.seed, record)
@@ -147,6 +151,18 @@ def _keys(source: Source) -> dict[str, str]:
                 keys=keys,
             )
     return {label: next(iter(hashes), f"{source.folder}\0{label}") for label, hashes in found.items()}
+
+
+def _added(source: Source) -> dict[str, str]:
+    """Label -> which of its seeds were added after its results had been there to look at."""
+    seeds: dict[str, list[int]] = {}
+    for addition in additions(source.folder):
+        for label in addition.variants:
+            seeds.setdefault(label, []).extend(addition.seeds)
+    return {
+        label: f"seed{'s' if len(own) > 1 else ''} {', '.join(map(str, sorted(set(own))))} added after looking"
+        for label, own in seeds.items()
+    }
 
 
 def _one_of(variant: Variant, one: Record, two: Record) -> Record:

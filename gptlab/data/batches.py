@@ -4,14 +4,15 @@
     source.batch(batch_size=2, context=64)                      # one fixed batch: what the probes look at
     source.vet(context=64)                                      # ConfigError when there is too little to train on
     source.train_batch(step=0, batch_size=8, context=64, seed=1)  # a pure function of its arguments
-    source.validation_batches(batch_size=8, context=64, count=4)  # fixed: the same for every variant and seed
+    source.validation_batches(tokens=8192, context=64)  # fixed: the same for every variant and seed
 
 A training batch follows from (seed, step) alone, so a run resumes without any state of an iterator, and all variants of
-a seed see the same data. Validation rows carry weights, and for a language of known entropy also what the true
-distribution would lose on them:
+a seed see the same data. Validation rows follow from the data and the number of tokens to score, never from a key of
+the training; text scores the very same targets whatever the context is. Targets carry weights, and for a language of
+known entropy also what the true distribution would lose on them:
 
-    validation_loss = sum over batches of (batch.weights * losses.mean(dim=1)).sum()      # losses: (B, T), nats
-    excess = sum over batches of (batch.weights * (losses - batch.surprisal).mean(dim=1)).sum()
+    validation_loss = sum over batches of (batch.weights * losses).sum()      # losses: (B, T), nats
+    excess = sum over batches of (batch.weights * (losses - batch.surprisal)).sum()
 
 The true distribution has an excess of exactly 0 on any sample, so `excess` is nearly free of the noise of sampling.
 Where a language has few strings of this length, the rows are all of them, weighted by their probability: then
@@ -43,8 +44,10 @@ class Batch:
 
     inputs: Tensor  # (B, T) int64 ids, or (B, features) float32 for vectors
     targets: Tensor  # (B, T) int64: the next id of each, or (B, outputs) float32
-    weights: Tensor | None = None  # (B,) float64, in validation only: they add up to 1 over the list of batches
+    # In validation only. Weights add up to 1 over the list of batches; 0 where a target is scored by another row.
+    weights: Tensor | None = None  # (B, T) float64
     surprisal: Tensor | None = None  # (B, T) float64, validation of languages only: -ln p(target | row so far)
+    documents: Tensor | None = None  # (B, T) int64: which document (or independent piece) a target belongs to
 
 
 class Entropy(Protocol):
@@ -90,12 +93,23 @@ class TokenSource(ABC):
         """Batch number `step` (0 or more) of a seed."""
 
     @abstractmethod
-    def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
-        """At most `count` batches of at most `batch_size` rows, with weights. Text gives fewer, not any twice."""
+    def validation_batches(self, tokens: int, context: int) -> list[Batch]:
+        """Rows of at most `context` tokens that score about `tokens` targets, with weights; `rows_at_once` in a batch.
+
+        Text scores fewer where it holds out fewer, never any twice, and the same ones whatever the context.
+        """
+
+    def held_out(self) -> int | None:
+        """How many targets the held-out part has; None where a language never ends."""
+        return None
 
     def scores_all(self, context: int) -> bool:
         """Whether validation takes all rows that there are, however few are asked for. Free of torch."""
         return False
+
+    def bytes_per_token(self) -> Sequence[int] | None:
+        """How many bytes of UTF-8 each id stands for; None where ids stand for no text."""
+        return None
 
     def check_batch(self, batch_size: int, context: int) -> None:  # noqa: B027  most sources have batches of any size
         """ConfigError when `batch` cannot be had. Free of torch."""
@@ -119,6 +133,11 @@ class VectorSource:
         import torch
 
         return Batch(torch.tensor(self.inputs, dtype=torch.float32), torch.tensor(self.targets, dtype=torch.float32))
+
+
+def rows_at_once(context: int) -> int:
+    """Rows in a batch of validation: a number that no key of the training moves, since sums depend on it."""
+    return max(1, 4096 // context)
 
 
 def load(data: DataConfig, vocab_size: int, seed: int) -> TokenSource | VectorSource:

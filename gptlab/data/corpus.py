@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ class Part:
     ids: npt.NDArray[Any]
     starts: npt.NDArray[np.int64]  # (pieces,): where in `ids` each piece starts
     stops: npt.NDArray[np.int64]  # (pieces,): how many tokens the pieces have up to the end of each
+    ends: npt.NDArray[np.int64]  # (documents,): where in `ids` each document of the corpus ends
 
     def __len__(self) -> int:
         return int(self.stops[-1])
@@ -42,13 +43,24 @@ class Part:
         """(B, length) int64: the tokens from each of B places on. Every place is at most len(self) - length."""
         import numpy as np
 
-        index = places[:, None] + np.arange(length)
+        return self.ids[self._index(places, length)].astype(np.int64)
+
+    def documents(self, places: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
+        """(B, length) int64: the documents that those tokens are of."""
+        import numpy as np
+
+        return np.searchsorted(self.ends, self._index(places, length), side="right").astype(np.int64)
+
+    def _index(self, places: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        index: npt.NDArray[np.int64] = places[:, None] + np.arange(length)
         if len(self.stops) == 1:
             index += self.starts[0]
         else:
             piece = np.searchsorted(self.stops, index, side="right")
             index += (self.starts - np.concatenate([[0], self.stops[:-1]]))[piece]
-        return self.ids[index].astype(np.int64)
+        return index
 
     @cached_property
     def unigram(self) -> float:
@@ -67,9 +79,10 @@ class Part:
         return float(-(shares * np.log(shares)).sum())
 
 
-def split(corpus: Corpus, how: str, fraction: float, key: str) -> tuple[Part, Part]:
+def split(corpus: Corpus, how: str, fraction: float, key: str, characters: Sequence[int]) -> tuple[Part, Part]:
     """(training, validation). `position`: validation is the end. `document`: documents that `key` draws by lot, as many
-    as `fraction` of all tokens can hold but at least one; there must be two or more."""
+    as `fraction` of all `characters` (of each document) can hold but at least one; there must be two or more. Tokens do
+    not count there, so that every tokenizer holds out the same text."""
     import numpy as np
 
     total = len(corpus.ids)
@@ -78,7 +91,10 @@ def split(corpus: Corpus, how: str, fraction: float, key: str) -> tuple[Part, Pa
         return _part(corpus, [(0, cut)]), _part(corpus, [(cut, total)])
     starts = np.concatenate([[0], corpus.ends[:-1]])
     lengths = (corpus.ends - starts).tolist()
-    chosen = _drawn(lengths, fraction * total, key)
+    sizes = [
+        size if length else 0 for size, length in zip(characters, lengths, strict=False)
+    ]  # trailing ones are empty
+    chosen = _drawn(sizes, fraction * sum(sizes), key)
     spans = list(zip(starts.tolist(), corpus.ends.tolist(), strict=True))
     sides = [[span for i, span in enumerate(spans) if (i in chosen) == side] for side in (False, True)]
     return _part(corpus, sides[0]), _part(corpus, sides[1])
@@ -101,7 +117,7 @@ def _part(corpus: Corpus, spans: Iterable[tuple[int, int]]) -> Part:
     joined = list(_joined(spans)) or [(0, 0)]
     starts = np.array([start for start, _ in joined], dtype=np.int64)
     stops = np.cumsum([stop - start for start, stop in joined], dtype=np.int64)
-    return Part(corpus.ids, starts, stops)
+    return Part(corpus.ids, starts, stops, corpus.ends)
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gptlab.data.batches import Batch, TokenSource
+from gptlab.data.batches import Batch, TokenSource, rows_at_once
 from gptlab.data.tokenizer import Tokenizer
 from gptlab.errors import ConfigError
 from gptlab.streams import generator
@@ -108,11 +108,11 @@ class LanguageSource(TokenSource):
         """Rows from the stream (seed, "data", step)."""
         return _batch(self.language.draw(batch_size, context, generator(seed, "data", step)))
 
-    def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
+    def validation_batches(self, tokens: int, context: int) -> list[Batch]:
         """All strings, weighted by probability, where they are no more than was asked for (or 64); else a sample."""
         import torch
 
-        rows = batch_size * count
+        rows = max(1, tokens // context)
         found = self.language.strings(context, max(rows, _FEW))
         if found is None:
             found = self.language.draw(rows, context, generator(0, "validation", self.hash))
@@ -121,7 +121,9 @@ class LanguageSource(TokenSource):
         else:
             weights = torch.from_numpy(found.probability)
         whole, surprisal = _batch(found), torch.from_numpy(found.surprisal)
-        parts = (t.split(batch_size) for t in (whole.inputs, whole.targets, weights, surprisal))
+        weights = (weights / context)[:, None].expand_as(surprisal)
+        numbers = torch.arange(len(weights))[:, None].expand_as(surprisal)  # strings are independent of each other
+        parts = (t.split(rows_at_once(context)) for t in (whole.inputs, whole.targets, weights, surprisal, numbers))
         return [Batch(*part) for part in zip(*parts, strict=True)]
 
 

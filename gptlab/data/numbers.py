@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from gptlab.data.batches import Batch, TokenSource, VectorSource
+from gptlab.data.batches import Batch, TokenSource, VectorSource, rows_at_once
 from gptlab.data.tokenizer import IdsTokenizer, Tokenizer
 from gptlab.registry import register
 from gptlab.streams import generator
@@ -70,14 +70,17 @@ class RandomTokens(TokenSource):
         """Rows from the stream (seed, "data", step)."""
         return self._rows(batch_size, context, seed, "data", step)
 
-    def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
-        """`count` batches that follow from the vocabulary alone."""
+    def validation_batches(self, tokens: int, context: int) -> list[Batch]:
+        """Rows that follow from the vocabulary alone."""
         import torch
 
-        weights = torch.full((batch_size,), 1 / (batch_size * count), dtype=torch.float64)
-        surprisal = torch.full((batch_size, context), math.log(self.vocab_size), dtype=torch.float64)
-        rows = [self._rows(batch_size, context, 0, "validation", i) for i in range(count)]
-        return [Batch(row.inputs, row.targets, weights, surprisal) for row in rows]
+        count = max(1, tokens // context)
+        rows = self._rows(count, context, 0, "validation")
+        weights = torch.full((count, context), 1 / (count * context), dtype=torch.float64)
+        surprisal = torch.full((count, context), math.log(self.vocab_size), dtype=torch.float64)
+        numbers = torch.arange(count)[:, None].expand_as(surprisal)
+        parts = (rows.inputs, rows.targets, weights, surprisal, numbers)
+        return [Batch(*part) for part in zip(*(t.split(rows_at_once(context)) for t in parts), strict=True)]
 
     def _rows(self, batch_size: int, context: int, seed: int, *stream: str | int) -> Batch:
         import torch

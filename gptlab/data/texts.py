@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gptlab.data.batches import Batch, TokenSource
+from gptlab.data.batches import Batch, TokenSource, rows_at_once
 from gptlab.data.cache import cached, collected
 from gptlab.data.corpus import Corpus, Part, split
 from gptlab.data.text import Content, Text, check_ids, python_docs, text_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+STRETCH = 1024  # targets in a row of the text; one number for all contexts, so that all of them score the same
+FEWEST_DOCUMENTS = 8  # with fewer, stretches take their part where losses are told apart by document
 ANY_TOKENIZER = (*TEXT_TOKENIZERS, "ids")
 
 
@@ -112,15 +114,20 @@ class TextSource(TokenSource):
         places = torch.randint(len(part) - context, (batch_size,), generator=generator(seed, "data", step))
         return _batch(part, places.numpy(), context)
 
-    def validation_batches(self, batch_size: int, context: int, count: int) -> list[Batch]:
-        """Rows at even distances over the validation part: as many as asked for, or as fit without overlap."""
-        import numpy as np
-
+    def validation_batches(self, tokens: int, context: int) -> list[Batch]:
+        """Stretches at even distances over the held-out part, or all of it: rows that score each target once."""
         part = self._parts[1]
         self._check_room(part, context)
-        rows = min(batch_size * count, max(1, (len(part) - 1) // context))
-        places = np.arange(rows, dtype=np.int64) * (len(part) - 1 - context) // max(1, rows - 1)
-        return [_batch(part, places[i : i + batch_size], context, 1 / rows) for i in range(0, rows, batch_size)]
+        starts, length = stretches(len(part) - 1, tokens)
+        return list(_scored(part, starts, length, context))
+
+    def held_out(self) -> int:
+        """All tokens of the held-out part but the first, which nothing comes before."""
+        return len(self._parts[1]) - 1
+
+    def bytes_per_token(self) -> Sequence[int] | None:
+        """As the tokenizer says."""
+        return self.tokenizer.byte_lengths()
 
     def _check_room(self, part: Part, context: int) -> None:
         if len(part) <= context:
@@ -144,7 +151,7 @@ class TextSource(TokenSource):
                 code="too-few-tokens-to-train",
                 where=self.where,
             )
-        return split(corpus, self._split, self._fraction, self.hash)
+        return split(corpus, self._split, self._fraction, self.hash, self._content.lengths)
 
     def _corpus(self) -> Corpus:
         wide = self.tokenizer.name == "ids"
@@ -175,12 +182,43 @@ class TextSource(TokenSource):
         )
 
 
-def _batch(part: Part, places: npt.NDArray[np.int64], context: int, weight: float | None = None) -> Batch:
+def _batch(part: Part, places: npt.NDArray[np.int64], context: int) -> Batch:
     import torch
 
     ids = torch.from_numpy(part.rows(places, context + 1))
-    weights = None if weight is None else torch.full((len(places),), weight, dtype=torch.float64)
-    return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), weights)
+    return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+
+
+def stretches(targets: int, tokens: int) -> tuple[npt.NDArray[np.int64], int]:
+    """(starts, length) of the stretches that score about `tokens` of `targets`: no context has a say in it."""
+    import numpy as np
+
+    if tokens >= targets:
+        return np.zeros(1, np.int64), targets
+    length = min(STRETCH, tokens)
+    count = tokens // length
+    return np.arange(count, dtype=np.int64) * (targets - length) // max(1, count - 1), length
+
+
+def _scored(part: Part, starts: npt.NDArray[np.int64], length: int, context: int) -> Iterator[Batch]:
+    """Rows of `context` tokens over each stretch. The last one reaches back over targets that are scored already, so
+    that all rows are of one length; there they weigh nothing."""
+    import numpy as np
+    import torch
+
+    context = min(context, length)
+    begins = np.minimum(np.arange(0, length, context), length - context)
+    repeated = np.arange(0, length, context) - begins  # (rows of a stretch,): targets that the row before scores
+    places, skipped = (starts[:, None] + begins).ravel(), np.tile(repeated, len(starts))
+    few = len(np.unique(part.documents(places, context))) < FEWEST_DOCUMENTS
+    at_once = rows_at_once(context)
+    for first in range(0, len(places), at_once):
+        some, skip = places[first : first + at_once], skipped[first : first + at_once]
+        row = _batch(part, some, context)
+        weights = (np.arange(context) >= skip[:, None]) / (length * len(starts))
+        targets = some[:, None] + 1 + np.arange(context)
+        numbers = targets // STRETCH if few else part.documents(some + 1, context)
+        yield Batch(row.inputs, row.targets, torch.from_numpy(weights), None, torch.from_numpy(numbers))
 
 
 @register("data", "python_docs")

@@ -31,6 +31,10 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
+    def byte_lengths(self) -> Sequence[int] | None:
+        """How many bytes of UTF-8 each id stands for; None where ids stand for no text."""
+        ...
+
 
 class Gpt2Tokenizer:
     """GPT-2's byte-pair encoding, 50,257 ids."""
@@ -56,6 +60,9 @@ class Gpt2Tokenizer:
         pieces = (self._encoding.decode_single_token_bytes(i) if i < self.n_vocab else _number(i).encode() for i in ids)
         return b"".join(pieces).decode(errors="replace")
 
+    def byte_lengths(self) -> list[int]:
+        return [len(self._encoding.decode_single_token_bytes(i)) for i in range(self.n_vocab)]
+
 
 class ByteTokenizer:
     """The 256 byte values of UTF-8."""
@@ -69,6 +76,9 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(bytes([i]) if i < 256 else _number(i).encode() for i in ids).decode(errors="replace")
+
+    def byte_lengths(self) -> list[int]:
+        return [1] * self.n_vocab
 
 
 class CharTokenizer:
@@ -94,6 +104,9 @@ class CharTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self._chars[i] if i < self.n_vocab else _number(i) for i in ids)
 
+    def byte_lengths(self) -> list[int]:
+        return [len(char.encode()) for char in self._chars]
+
 
 class IdsTokenizer:
     """Token ids written as integers, "3 1 4": for vocabularies that stand for no text."""
@@ -116,6 +129,9 @@ class IdsTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(str(i) for i in ids)
 
+    def byte_lengths(self) -> None:
+        return None
+
 
 class WordsTokenizer:
     """One id for each of a few given words, with spaces between them. For languages that have words of their own."""
@@ -135,6 +151,9 @@ class WordsTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self._words[i] if i < self.n_vocab else _number(i) for i in ids)
+
+    def byte_lengths(self) -> None:
+        return None
 
 
 def make_tokenizer(name: str, text_for_char: str, vocab_size: int) -> Tokenizer:

@@ -35,7 +35,10 @@ def from_stored(plain: dict[str, Any]) -> Config:
 
 
 def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
-    """A checked `Config` from a composed DictConfig or nested dict. Extra keys, also those behind `+`, are refused."""
+    """A checked `Config` from a composed DictConfig or nested dict. Extra keys, also those behind `+`, are refused.
+
+    `changed`: the keys that the user set; a mapping to what they were set to lets a refusal quote it.
+    """
     plain = OmegaConf.to_container(node, resolve=False) if isinstance(node, DictConfig) else dict(node)
     assert isinstance(plain, dict)
     plain.pop("hydra", None)
@@ -53,8 +56,12 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
     assert isinstance(config, Config)
     schema.check_fields(config)
     typed(config.probes)
-    settled = settle(config)
-    check(settled, changed)
+    try:
+        settled = settle(config)
+        check(settled, changed, config.model)
+    except ConfigError as error:
+        error.with_facts(contradiction=error.code != "unknown-name")  # values that are one by one all right
+        raise
     return settled
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,7 +41,7 @@ class Job:
     parsed: tuple[Override, ...]
     config: Config
     labelled: bool  # by the user: on the command line or in a file
-    changed: frozenset[str]  # dotted keys that the user set, presets aside
+    changed: Mapping[str, Any]  # dotted keys that the user set, presets aside, with the values that were given
     idle: dict[str, ConfigError]  # key -> why this run does not use the value that the user gave it
 
     @property
@@ -95,6 +95,7 @@ class Composer:
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose, check and label one set of overrides. ConfigError for a sweep."""
         from gptlab.declare.checked import from_omegaconf
+        from gptlab.declare.training_rules import refuse_moved
         from gptlab.declare.unused_values import idle_values
 
         texts, parsed = tuple(normalised(overrides)), tuple(self.parse(overrides))
@@ -112,6 +113,7 @@ class Composer:
             config = from_omegaconf(composed, changed)
         except ConfigError as error:
             raise self._placed(error, parsed) from error
+        refuse_moved({override.key_or_group: override.value() for override in parsed}, config.train)
         self._check_baseline(config.experiment.baseline)
         labelled = bool(config.label)
         if not labelled:
@@ -184,14 +186,17 @@ class Composer:
         seed = {"seed": int(seeds[0].partition("=")[2])} if seeds else {}
         return {**self._bare[rest], **seed}
 
-    def _changed(self, composed: dict[str, Any], parsed: Sequence[Override]) -> frozenset[str]:
-        """The keys that ablation and values set beyond what the chosen model, data, probes and experiment say."""
+    def _changed(self, composed: dict[str, Any], parsed: Sequence[Override]) -> dict[str, Any]:
+        """What was typed, and what ablations set beyond what the chosen model, data, probes and experiment say."""
         choices = [o for o in parsed if o.key_or_group in self.groups and isinstance(o.value(), str)]
         base = tuple(str(o.input_line) for o in choices if o.key_or_group != "ablation")
         if base not in self._plain:
             self._plain[base] = flatten(self._composed(base))
         before, after = self._plain[base], flatten(composed)
-        return frozenset(key for key in after if key not in before or before[key] != after[key])
+        typed = {o.key_or_group: o.value() for o in parsed if o not in choices and o.key_or_group != "ablation"}
+        keys = [key for key in flatten(typed) if after.get(key) is not None or key.startswith("model.")]
+        keys += [key for key in after if key not in before or before[key] != after[key]]
+        return {key: after[key] for key in keys if key in after}
 
 
 def store_schema() -> None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gptlab import analyses, registry
 from gptlab import config as schema
 from gptlab.config import Config, ModelConfig
 from gptlab.declare.probe_rules import check_contexts, check_data_fits, check_paths, check_tokens, why_not_probed
-from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, keys_read, takers, why_unread
+from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, instead, keys_read, takers, why_unread
 from gptlab.declare.training_rules import check_training
 from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.margin import Margin
 from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.per_layer import layer_config, layers_of
-from gptlab.model.slots import Parts
+from gptlab.model.slots import Parts, acts_in_attention
+from gptlab.values import say
 
 
-def check(config: Config, changed: Collection[str] = ()) -> None:
-    """Raise ConfigError for the first thing that cannot be. `changed`: dotted keys that the user set, presets aside."""
+def check(config: Config, changed: Collection[str] = (), declared: ModelConfig | None = None) -> None:
+    """Raise ConfigError for the first thing that cannot be.
+
+    `changed`: dotted keys that the user set, presets aside, perhaps with their values. `declared`: the model as it was
+    before it was settled.
+    """
     from gptlab.data.config_rules import check_data
 
     schema.check_fields(config)
@@ -29,7 +35,9 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
     check_data_fits(config)
     check_contexts(config)
     check_paths(config)
-    _check_all_read(config, changed)
+    _check_all_read(config, changed, declared or config.model)
+    if config.experiment.margin:
+        Margin.parse(config.experiment.margin, "experiment.margin")
     if config.experiment.primary_metric:
         metric(config.experiment.primary_metric, "experiment.primary_metric")
     check_training(config, changed)
@@ -39,7 +47,7 @@ def check(config: Config, changed: Collection[str] = ()) -> None:
 
 def _check_gpt(model: ModelConfig) -> None:
     for slot in registry.SLOTS:  # a wrong name is an error even where the slot is not used
-        registry.get(slot, getattr(model, slot))
+        registry.get(slot, getattr(model, registry.key_of(slot)))
     if model.layer_sizes is not None:
         raise ConfigError(
             "model.layer_sizes: only architecture=deep_mlp reads it.",
@@ -58,7 +66,7 @@ def _check_gpt(model: ModelConfig) -> None:
             embedding_scale=model.embedding_scale,
         )
     position = registry.get("position", model.position)
-    if getattr(position.factory, "in_attention", False) and not any("position" in p.inputs for p in chosen(model)):
+    if acts_in_attention(position) and not any("position" in p.inputs for p in chosen(model)):
         raise wrong_value(
             "model.position",
             model.position,
@@ -176,19 +184,19 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
                 part.checked_options({name: value})
 
 
-def _check_all_read(config: Config, changed: Collection[str]) -> None:
-    model = config.model
+def _check_all_read(config: Config, changed: Collection[str], model: ModelConfig) -> None:
     read = keys_read(model)
     for key in sorted(changed):
         section, _, name = key.partition(".")
         why = why_not_probed(config, key)
         if why:
-            raise ConfigError(f"{key}: would be ignored, because {why}.", code="key-ignored", key=key)
+            raise ConfigError(f"{key}: would be ignored, because {why}.", code="model-key-ignored", key=key)
         if section == "model" and name.split(".")[0] not in read | {"options"}:
-            why = why_unread(model, name)
-            raise wrong_value(
-                f"model.{name}", getattr(model, name), f"would be ignored, because {why}.", code="model-key-ignored"
-            )
+            value = changed[key] if isinstance(changed, Mapping) else getattr(model, name)
+            line = instead(model, name, value)
+            said = f"{key}={say(value)}: would be ignored, because {why_unread(model, name)}."
+            said += f" Type {line}" if line else ""
+            raise ConfigError(said, code="model-key-unread", key=key, value=value, command=line or None)
 
 
 def _closest_divisor(whole: int, wanted: int) -> int:

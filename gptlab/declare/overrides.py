@@ -98,12 +98,9 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     places = dict.fromkeys(tuple(key.split(".")[:2]) for key in flatten(Config()))
     below = [".".join(place) for place in places if place[1:] == (part,)]
     if alone and below:
-        return ConfigError(
-            f"{text}: {part!r} does not exist. Did you mean {' or '.join(below)}?",
-            code="key-stands-deeper",
-            override=text,
-            part=part,
-        )
+        lines = [f"{key}={text.partition('=')[2]}" for key in below]
+        said = f"{text}: {part!r} does not exist. Did you mean {' or '.join(lines)}?"
+        return ConfigError(said, code="key-stands-deeper", override=text, part=part, command=lines[0])
     return unknown_key(text, part, names, text.partition("=")[2])
 
 

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gptlab.declare.refusals import of_override, quoted
 from gptlab.declare.sweep_functions import FUNCTIONS
+from gptlab.declare.yaml_slips import explained
 from gptlab.errors import ConfigError, GptlabError, unknown
 
 _EXPECTED = (
@@ -48,7 +49,7 @@ def translated(place: str = "") -> Iterator[None]:
 def translate(error: BaseException, place: str = "") -> ConfigError:
     """The ConfigError that says the same; `place` as in `translated`."""
     if isinstance(error, yaml.YAMLError):
-        return _yaml(error)
+        return explained(error, "", _near(error))
     if isinstance(error, RecursionError):
         return ConfigError(f"{place}: a defaults list leads back to itself.", code="defaults-circle", place=place)
     if isinstance(error, AttributeError) and not isinstance(error, OmegaConfBaseException):
@@ -64,7 +65,7 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
         return _missing(error, place)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
     if isinstance(cause, yaml.YAMLError):
-        return _yaml(cause)
+        return explained(cause, "", _near(cause))
     if isinstance(cause, OmegaConfBaseException):
         return of_override(_place(error), cause)
     said = " ".join(str(error).split()) or type(error).__name__
@@ -93,24 +94,10 @@ def _missing(error: MissingConfigException, place: str) -> ConfigError:
     )
 
 
-def _yaml(error: yaml.YAMLError) -> ConfigError:
+def _near(error: yaml.YAMLError) -> str:
+    """The file that YAML complains of, from here."""
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or _first_line(error)
-    if "'\\t'" in problem:
-        problem = "a tab stands where only spaces may; YAML indents with spaces"
-    elif problem.startswith("found duplicate key "):
-        problem = f"{problem.removeprefix('found duplicate key ')} is given twice"
-    elif "another document" in problem:
-        problem = "a second document begins; a config file holds one"
-    elif "constructor for the tag" in problem:
-        problem = "a tag with an exclamation mark; a config file holds plain data only"
-    file, line = (_near(mark.name), mark.line + 1) if mark else (None, None)
-    where = f"{file}, line {line}" if mark else "YAML"
-    return ConfigError(f"{where}: {problem}.", code="yaml", file=file, line=line)
-
-
-def _near(path: str) -> str:
-    return path.removeprefix(f"{os.getcwd()}{os.sep}")
+    return str(mark.name).removeprefix(f"{os.getcwd()}{os.sep}") if mark else ""
 
 
 def _slip(error: OverrideParseException) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gptlab import registry
-from gptlab.config import ModelConfig
+from gptlab.config import DEEP_MLP_KEYS, ModelConfig
 from gptlab.errors import ConfigError
-from gptlab.model.block import LAYOUTS, PLACEMENTS
+from gptlab.model.block import PLACEMENTS
 from gptlab.model.per_layer import layer_config
+from gptlab.model.slots import inner_parts
 
 # Read by the frame of the model itself, whatever fills its slots. The sizes count as read even where a component
 # ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
 _SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
 _GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
 _GPT_FRAME |= {"embedding_scale", "layers"}
-DEEP_MLP_FRAME = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
 # Keys that only a block reads, each with the branch that it belongs to.
 ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})
 FEED_FORWARD_KEYS = frozenset({"feed_forward", "shortcut_feed_forward"})
@@ -58,22 +58,25 @@ def chosen(model: ModelConfig) -> list[registry.Component]:
 
 
 def block_parts(block: ModelConfig) -> list[registry.Component]:
-    """The components of one block, those that they ask for included."""
-    has_attention, has_feed_forward = LAYOUTS[block.layout]
-    place = PLACEMENTS[block.norm_placement]
-    parts: list[registry.Component] = []
-    for present, slot, own in (
-        (has_attention, "attention", "shortcut_attention"),
-        (has_feed_forward, "feed_forward", "shortcut_feed_forward"),
-    ):
-        if present:
-            where = own if getattr(block, own) else "shortcut"
-            parts.append(registry.get(slot, getattr(block, slot)))
+    """The components of one block, itself and those that they ask for or build inside included."""
+    layout = registry.get("block", block.layout)
+    parts = [layout]
+    for name in layout.inputs:
+        if name in registry.SHORTCUTS:
+            where = name if getattr(block, name) else "shortcut"
             parts.append(registry.get("shortcut", getattr(block, where), where=f"model.{where}"))
-    if place.before or place.output or place.after:
-        parts.append(registry.get("norm", block.norm))
-    wanted = {name for part in parts for name in part.inputs} & registry.SLOTS.keys()
-    return parts + [registry.get(slot, getattr(block, slot)) for slot in sorted(wanted)]
+        elif name in registry.SLOTS and (name != "norm" or _has_norms(block)):
+            parts.append(registry.get(name, getattr(block, name)))
+    wanted = {name for part in parts[1:] for name in part.inputs} & registry.SLOTS.keys()
+    parts += [registry.get(slot, getattr(block, slot)) for slot in sorted(wanted)]
+    inside = [inner for part in parts for inner in inner_parts(part, block.options.get(part.kind, {}))]
+    return parts + [part for part in inside if part not in parts]
+
+
+def _has_norms(block: ModelConfig) -> bool:
+    """Whether the placement leaves a norm within the block."""
+    place = PLACEMENTS[block.norm_placement]
+    return place.before or place.output or place.after
 
 
 def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[registry.Component]:
@@ -84,9 +87,10 @@ def takers(parts: Iterable[registry.Component], slot: str, option: str) -> list[
 def keys_read(model: ModelConfig) -> frozenset[str]:
     """The model keys that the frame or a chosen component reads; setting any other key changes nothing."""
     if model.architecture == "deep_mlp":
-        return DEEP_MLP_FRAME
+        return DEEP_MLP_KEYS
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
-    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in ("position", "init", "norm")}
+    frame = ("position", "init", "norm")
+    keys |= {name for part in chosen(model) for name in part.inputs if part.kind in frame}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
         keys |= {"norm"}
     if model.norm == "identity" and model.norm_placement not in _PLACED_BY_SCALE:
@@ -98,18 +102,13 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
 
 def block_keys_read(block: ModelConfig) -> frozenset[str]:
     """The keys that one block reads."""
-    has_attention, has_feed_forward = LAYOUTS[block.layout]
-    place = PLACEMENTS[block.norm_placement]
-    keys = {"layout", "norm_placement", "options"}
-    keys |= (ATTENTION_KEYS if has_attention else set()) | (FEED_FORWARD_KEYS if has_feed_forward else set())
-    if has_attention or has_feed_forward:
-        keys |= {"drop_shortcut"}
-    if place.before or place.output or place.after:
-        keys |= {"norm"}
-    own = [block.shortcut_attention] * has_attention + [block.shortcut_feed_forward] * has_feed_forward
-    if None in own:
+    layout = registry.get("block", block.layout)
+    parts = block_parts(block)
+    keys = {"layout", "norm_placement", "options"}.union(*(part.inputs for part in parts))
+    if not _has_norms(block) and not any("norm" in part.inputs for part in parts if part.kind != "block"):
+        keys -= {"norm"}
+    if any(getattr(block, name) is None for name in set(registry.SHORTCUTS) & set(layout.inputs)):
         keys |= {"shortcut"}
-    keys |= {name for part in block_parts(block) for name in part.inputs}
     if any(getattr(block, site) is None for site in (_SITES - {"drop_embedding"}) & keys):
         keys |= {"drop_rate"}
     return frozenset(keys - _overruled(block))
@@ -123,7 +122,7 @@ def _overruled(block: ModelConfig) -> frozenset[str]:
 def why_unread(model: ModelConfig, name: str) -> str:
     """Why no part of the model reads the key `name`, as the end of a sentence."""
     if model.architecture == "deep_mlp":
-        return f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_FRAME))}"
+        return f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_KEYS))}"
     if name == "norm":
         return f"norm_placement={model.norm_placement} leaves every norm out"
     if name == "norm_placement":
@@ -146,3 +145,19 @@ def why_unread(model: ModelConfig, name: str) -> str:
     ]
     readers = readers if len(readers) <= 8 else [*readers[:8], "..."]
     return f"only {', '.join(readers)} would read it" if readers else "nothing in this model reads it"
+
+
+def instead(model: ModelConfig, name: str, value: object) -> str:
+    """The line that says to this architecture what the key `name` would say to another; empty where there is none."""
+    if model.architecture != "deep_mlp":
+        return "model=deep_mlp" if name == "layer_sizes" else ""
+    sizes = model.layer_sizes or [1, 1]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return ""
+    if name == "n_layers":
+        sizes = [sizes[0]] * value + [sizes[-1]]
+    elif name in ("emb_dim", "hidden_dim"):
+        sizes = [sizes[0], *[value] * (len(sizes) - 2), sizes[-1]]
+    else:
+        return ""
+    return f"model.layer_sizes=[{','.join(map(str, sizes))}]"

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from gptlab import registry
-from gptlab.config import Config, DataConfig, ModelConfig
+from gptlab.config import Config, DataConfig, ModelConfig, unread_by
 from gptlab.declare.reads import block_parts, chosen, keys_read, takers
-from gptlab.declare.training_rules import settle_training
+from gptlab.declare.training_rules import settle_evaluation, settle_intervals, settle_training
 from gptlab.declare.unused_values import default_metric
 from gptlab.model.feed_forward import hidden_width
 from gptlab.model.per_layer import checked_settings, layer_config, layers_of
@@ -29,10 +29,7 @@ GENERAL = {
 Node = TypeVar("Node", Config, DataConfig)
 
 _SIZES = ("n_heads", "head_dim", "expansion", "hidden_dim", "hidden_multiple")
-_SLOT_OF = {slot: slot for slot in registry.SLOTS} | {
-    "shortcut_attention": "shortcut",
-    "shortcut_feed_forward": "shortcut",
-}
+_SLOT_OF = {registry.key_of(slot): slot for slot in registry.SLOTS} | dict.fromkeys(registry.SHORTCUTS, "shortcut")
 
 
 def settle(config: Config) -> Config:
@@ -52,13 +49,13 @@ def settle(config: Config) -> Config:
         activations=context(probes.activations, 64),
     )
     data = settle_data(_at_home(config.data, "path"), model.vocab_size)
-    train = settle_training(config.train, model)
+    config = dataclasses.replace(config, train=settle_training(config.train, model))
+    config = settle_intervals(dataclasses.replace(config, evaluation=settle_evaluation(config)))
     primary = config.experiment.primary_metric or default_metric(config)
     return dataclasses.replace(
         _at_home(config, "output_dir"),
         probes=probes,
         data=data,
-        train=train,
         model=_settle_model(model),
         experiment=dataclasses.replace(config.experiment, primary_metric=primary),
     )
@@ -76,6 +73,8 @@ def _settle_model(model: ModelConfig) -> ModelConfig:
     What a place has from the general key anyway is left to it, unless no place would read that key otherwise; options
     take their declared types (1 becomes 1.0) and are left out where they are at their defaults.
     """
+    if model.architecture == "deep_mlp":
+        model = dataclasses.replace(model, **unread_by("deep_mlp"))
     read = keys_read(model)
     general = {key: other for key, other in GENERAL.items() if other in read}
     same = [key for key, other in general.items() if getattr(model, key) == getattr(model, other)]

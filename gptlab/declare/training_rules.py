@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from gptlab import registry
-from gptlab.config import Config, ModelConfig, TrainConfig
+from gptlab.config import Config, EvaluationConfig, ModelConfig, TrainConfig
 from gptlab.errors import ConfigError, unknown, wrong_value
 
 _CHOICES = ("optimizer", "schedule")
 # Keys that only optimizers and schedules read, each those that name it in their signature.
 _LEFT_TO_PARTS = frozenset({"beta1", "beta2", "eps", "momentum", "final_rate", "decay_share"})
+
+
+# Keys that have gone to `evaluation`, which no key of the training moves.
+MOVED = ("evaluate_every", "evaluation_batches")
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(TrainConfig)}
 
 
 def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
@@ -36,11 +42,44 @@ def parts(train: TrainConfig) -> tuple[registry.Component, registry.Component]:
     return registry.get("optimizer", train.optimizer), registry.get("schedule", train.schedule)
 
 
+def settle_evaluation(config: Config) -> EvaluationConfig:
+    """A copy with the context written out; the defaults where nothing is trained. `config.train` is settled."""
+    if config.train.budget is None:
+        return EvaluationConfig()
+    return dataclasses.replace(config.evaluation, context=config.evaluation.context or config.train.context)
+
+
+def settle_intervals(config: Config) -> Config:
+    """A copy with warm-up and intervals in whole steps, where they are shares of a run whose steps the config tells.
+
+    0.05 is every 20th of the run. ConfigError for 2.5 steps.
+    """
+    train, evaluation = config.train, config.evaluation
+    if train.budget is None:
+        return config
+    given = {"train.warmup": train.warmup, "train.log_every": train.log_every, "evaluation.every": evaluation.every}
+    warmup, log_every, every = (_in_steps(key, value, run_length(train)) for key, value in given.items())
+    return dataclasses.replace(
+        config,
+        train=dataclasses.replace(train, warmup=warmup, log_every=log_every),
+        evaluation=dataclasses.replace(evaluation, every=every),
+    )
+
+
+def _in_steps(key: str, value: float, steps: int | None) -> float:
+    if value >= 1 or not value:
+        if value != int(value):
+            said = "must be whole steps, or below 1 a share of the run."
+            raise wrong_value(key, f"{value:g}", said, code="interval-not-whole")
+        return int(value)
+    return value if steps is None else max(1, round(value * steps))
+
+
 def check_training(config: Config, changed: Collection[str] = ()) -> None:
     """ConfigError for a training that cannot be, or a key that it would ignore. `changed`: keys that the user set."""
     train = config.train
     if train.budget is None:
-        ignored = {"train", "tracker", "data.split", "data.validation_fraction"}
+        ignored = {"train", "evaluation", "tracker", "data.split", "data.validation_fraction"}
         _refuse_ignored(changed, ignored, "train.budget is null, so nothing is trained")
         return
     if config.model.architecture != "gpt":
@@ -50,7 +89,9 @@ def check_training(config: Config, changed: Collection[str] = ()) -> None:
             key="train.budget",
             architecture=config.model.architecture,
         )
+    refuse_moved({f"train.{k}": v for k in MOVED if (v := getattr(train, k)) != _DEFAULTS[k]}, train)
     _check_sizes(train, config.model)
+    _check_evaluation(config, changed)
     _check_rates(train)
     _check_read(config, changed)
     steps = run_length(train)
@@ -117,6 +158,28 @@ def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -
             raise ConfigError(f"{key}: would be ignored, because {why}.", code="train-key-ignored", key=key)
 
 
+def refuse_moved(given: Mapping[str, Any], train: TrainConfig) -> None:
+    """ConfigError for a key that has gone to `evaluation`, with the line to write instead. `given`: key -> value."""
+    every, batches = (f"train.{key}" for key in MOVED)
+    if every in given:
+        line = f"evaluation.every={given[every]}"
+        raise wrong_value(every, given[every], f"has moved. Write {line}.", code="interval-moved", suggestion=line)
+    if batches in given and isinstance(given[batches], int):
+        targets = given[batches] * train.batch_size * (train.context or 1)
+        line = f"evaluation.tokens={targets}"
+        said = f"has moved, and counts targets instead. Write {line}."
+        raise wrong_value(batches, given[batches], said, code="batches-moved", suggestion=line)
+
+
+def _check_evaluation(config: Config, changed: Collection[str]) -> None:
+    evaluation, longest = config.evaluation, config.model.context_length
+    if evaluation.context and evaluation.context > longest:
+        said = f"longer than model.context_length={longest}."
+        raise wrong_value("evaluation.context", evaluation.context, said, code="evaluation-context-too-long")
+    if not evaluation.final:
+        _refuse_ignored(changed, {"evaluation.final_tokens"}, "evaluation.final is false")
+
+
 def _check_sizes(train: TrainConfig, model: ModelConfig) -> None:
     assert train.budget is not None
     if train.context and train.context > model.context_length:
@@ -150,6 +213,14 @@ def _check_rates(train: TrainConfig) -> None:
             "with a budget in seconds nobody knows how many steps there will be. "
             "Allowed: constant (with or without warm-up).",
             code="schedule-of-seconds",
+        )
+    if train.budget_unit == "seconds" and train.warmup >= 1:
+        raise wrong_value(
+            "train.warmup",
+            f"{train.warmup:g}",
+            "with a budget in seconds nobody knows how many steps there will be, and the run could end before its peak "
+            "rate. Give a share of the time below 1, as in train.warmup=0.1.",
+            code="warmup-of-seconds",
         )
 
 

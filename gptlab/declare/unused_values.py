@@ -36,21 +36,23 @@ def _of_training(config: Config, changed: Collection[str]) -> Iterator[tuple[str
     if "train.probe_every" in changed and steps is not None and (train.probe_every or 0) > steps:
         words = f"would never come, because the run has {length_words(train, steps)}."
         yield "train.probe_every", f"train.probe_every={train.probe_every}: {words}"
-    evaluations = math.ceil(steps / train.evaluate_every) if steps is not None else train.average_last
+    evaluations = math.ceil(steps / config.evaluation.every) if steps is not None else train.average_last
     if "train.average_last" in changed and steps is not None and train.average_last > evaluations:
         yield (
             "train.average_last",
             f"train.average_last={train.average_last}: the run has {evaluations} evaluations after its start "
-            f"(train.evaluate_every={train.evaluate_every}, {length_words(train, steps)}).",
+            f"(evaluation.every={config.evaluation.every:g}, {length_words(train, steps)}).",
         )
-    if "train.evaluation_batches" in changed and train.context:
+    sized = [key for key in ("evaluation.tokens", "evaluation.final_tokens") if key in changed]
+    if sized and config.evaluation.context:
         source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
-        if not isinstance(source, VectorSource) and source.scores_all(train.context):
-            yield (
-                "train.evaluation_batches",
-                "train.evaluation_batches: would be ignored, because every evaluation takes all rows of "
-                f"data.source={config.data.source} that there are.",
-            )
+        if not isinstance(source, VectorSource) and source.scores_all(config.evaluation.context):
+            for key in sized:
+                yield (
+                    key,
+                    f"{key}: would be ignored, because every evaluation takes all rows of "
+                    f"data.source={config.data.source} that there are.",
+                )
 
 
 def _of_dropout(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from omegaconf._utils import get_yaml_loader
 from gptlab.config import Config
 from gptlab.declare.sources import shown
 from gptlab.declare.texts import plain_numbers
+from gptlab.declare.yaml_slips import at_line, explained, misplaced
 from gptlab.errors import ConfigError
 from gptlab.values import kind_of, misfits
 
@@ -48,6 +49,14 @@ class UserFile:
             line, node, parts = found[0].start_mark.line + 1, found[1], parts[count:]
         return line
 
+    def value(self, key: str) -> Any:
+        """What the file says of a dotted key: plain data, None for nothing."""
+        node: Any = self.tree
+        for part in key.removeprefix(f"{self.package}." if self.package else "").split("."):
+            node = next((v for k, v in node.value if k.value == part), None) if node is not None else None
+        plain: Any = yaml.SafeLoader("").construct_document(node) if node is not None else None
+        return plain
+
 
 def looked_at(path: Path, name: str) -> UserFile:
     """What can be said of a file before its values are known."""
@@ -68,10 +77,16 @@ def looked_at(path: Path, name: str) -> UserFile:
         ) from error
     group = name.partition("/")[0] if "/" in name else ""  # what Hydra goes by: model=mine/small is a choice of `model`
     package = _package(text, place, group)
-    tree = yaml.compose(text, Loader=_named(place))
+    try:
+        tree = yaml.compose(text, Loader=_named(place))
+    except yaml.YAMLError as error:
+        raise explained(error, text, place) from error
     if tree is None:
         tree = yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(tree, yaml.MappingNode):
+        slip = misplaced(tree.value, "") if isinstance(tree, yaml.ScalarNode) else None
+        if slip:
+            raise at_line(place, tree.start_mark.line + 1, *slip)
         raise ConfigError(
             f"{place}, line {tree.start_mark.line + 1}: must hold keys and values, such as "
             + ("model: {activation: relu}." if group in GLOBAL_GROUPS else "n_layers: 3."),
@@ -169,8 +184,22 @@ def check_values(file: UserFile, content: Any, name: str) -> None:
     wrong = next(misfits(content, kind_of(file.package) if file.package else Config, file.package), None)
     if wrong:
         line = file.line(wrong.key)
+        slip = misplaced(file.value(wrong.key), wrong.key) if _wants_keys(wrong) else None
+        if slip:
+            raise at_line(place, _line_of_slip(file, line or 1), *slip, key=wrong.key) from wrong
         said = f"{place}{f', line {line}' if line else ''}: {wrong}"
         raise wrong.reworded(said, file=place, line=line) from wrong
+
+
+def _wants_keys(wrong: ConfigError) -> bool:
+    return str(wrong.facts.get("expected", "")).startswith("keys and values")
+
+
+def _line_of_slip(file: UserFile, line: int) -> int:
+    """A section and the slip in it may stand in two lines."""
+    lines = file.path.read_text(encoding="utf-8").splitlines()
+    below = line < len(lines) and lines[line - 1].rstrip().endswith(":") and bool(misplaced(lines[line].strip(), ""))
+    return line + 1 if below else line
 
 
 def _check_hydra(hydra: Any, place: str, file: UserFile, name: str) -> None:

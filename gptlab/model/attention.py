@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gptlab.errors import unknown, wrong_value
+from gptlab.errors import GptlabError, unknown, wrong_value
+from gptlab.model.decoding import KeyValues
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
 from gptlab.model.positions import AttentionPosition
@@ -19,6 +21,20 @@ _OPTIONS = "model.options.attention"
 _QK_NORMS = ("none", "rms", "rms_full", "l2")
 _SCALES = ("inverse_sqrt", "inverse", "learned")
 _IMPLEMENTATIONS = ("auto", "manual", "sdpa")
+
+
+@runtime_checkable
+class ShowsLogits(Protocol):
+    """An attention whose weights can be looked at."""
+
+    attention_logits: Callable[..., Tensor]  # what its softmax takes, (B, heads, T, S), for the arguments of `forward`
+
+
+class Attended(NamedTuple):
+    """What attention gives while decoding: (B, T, emb_dim), and what is to be remembered."""
+
+    y: Tensor
+    state: KeyValues | None
 
 
 @register("attention", "multi_head")
@@ -34,6 +50,8 @@ class MultiHeadAttention(nn.Module):
     qk_norm   rms over each head (Dehghani et al. 2023); rms_full over all heads (OLMo 2); l2 unit vectors and one
               learned scale per head, from sqrt(head_dim) (Henry et al. 2020)
     softcap   logits become softcap * tanh(logits / softcap) (Gemma 2)
+
+    The norms of `qk_norm` are rmsnorms with the options of the slot `norm`.
     """
 
     def __init__(
@@ -51,6 +69,7 @@ class MultiHeadAttention(nn.Module):
         window: int | None = None,
         scale: str = "inverse_sqrt",
         implementation: str = "auto",
+        make_part: Callable[..., nn.Module] | None = None,
         head_dim: int | None = None,
     ) -> None:
         super().__init__()
@@ -69,8 +88,9 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = Linear(n_heads * head_dim, emb_dim, bias=attention_bias, branch=True, into_stream=True)
         if qk_norm.startswith("rms"):
             full = qk_norm == "rms_full"
-            self.query_norm = RMSNorm(n_heads * head_dim if full else head_dim)
-            self.key_norm = RMSNorm(n_kv_heads * head_dim if full else head_dim)
+            norm = (lambda dim: make_part("norm", "rmsnorm", dim=dim)) if make_part else RMSNorm
+            self.query_norm = norm(n_heads * head_dim if full else head_dim)
+            self.key_norm = norm(n_kv_heads * head_dim if full else head_dim)
         if scale == "learned" or qk_norm == "l2":
             start = math.sqrt(head_dim) if qk_norm == "l2" else self.scale
             self.head_scale = nn.Parameter(torch.full((n_heads, 1, 1), start))
@@ -80,18 +100,45 @@ class MultiHeadAttention(nn.Module):
     def parameter_roles(self) -> dict[str, str]:
         return {"head_scale": "gain"} if self._learned else {}
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.queries_keys_values(x)
+    def forward(self, x: Tensor, positions: Tensor | None = None, state: KeyValues | None = None) -> Tensor | Attended:
+        """`positions` (T,), None for 0 to T - 1. With a `state`, tokens also see those that it stands for."""
+        at = _places(x) if positions is None else positions
+        q, k, v = self.queries_keys_values(x, at)
+        if state is None:
+            return self._attended(q, k, v, at, at, whole=True)
+        first = state.length == 0
+        state = state.extended(k, v)
+        if first:
+            return Attended(self._attended(q, k, v, at, at, whole=True), state)
+        k, v, seen = state.seen()
+        return Attended(self._attended(q, k, v, at, seen, whole=False), state)
+
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor, at: Tensor, seen: Tensor, *, whole: bool) -> Tensor:
+        """(B, T, emb_dim) for queries that stand `at` and keys that stand at `seen`. `whole`: these are the same."""
         dropout = self.drop_attention if self.training else 0.0
         if self.manual:
-            weights = F.dropout(self.logits(q, k).softmax(-1), dropout)
+            weights = F.dropout(self.logits(q, k, at, seen).softmax(-1), dropout)
             y = weights @ self._repeated(v)
         else:
-            mask = self._mask(q.shape[-2], q)
+            mask = self._mask(q, at, seen, plain_causal=not whole)
             shared = self.n_kv_heads != self.n_heads
             causal = self.causal and mask is None
             y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
         return self.out_proj(y.transpose(1, 2).flatten(2))  # (B, heads, T, head_dim) -> (B, T, emb_dim)
+
+    def empty_state(self, batch_size: int, capacity: int) -> KeyValues:
+        """No keys and no values yet. GptlabError without a mask: every token would have to be computed again."""
+        if not self.causal:
+            raise GptlabError(
+                "model.causal=false: tokens look at later ones, so there is no decoding step by step.",
+                code="decoding-without-mask", key="model.causal",
+            )  # fmt: skip
+        return KeyValues(capacity)
+
+    @staticmethod
+    def inner_parts(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """(slot, name) of what it has `make_part` build, with these options of its own."""
+        return [("norm", "rmsnorm")] if str(options.get("qk_norm")).startswith("rms") else []
 
     def masked_flops(self, tokens: int) -> tuple[int, int]:
         """Of the products that torch executes over one row: those of pairs beyond the window, those masked within it.
@@ -107,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         pair = 4 * self.W_query.out_features  # one multiply-add for the logit and one for the sum, in every dimension
         return pair * tokens * (tokens - reach), pair * (tokens * reach - visible)
 
-    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def queries_keys_values(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, emb_dim) -> q (B, n_heads, T, head_dim), k and v (B, n_kv_heads, T, head_dim), normed and rotated."""
         q, k, v = self.W_query(x), self.W_key(x), self.W_value(x)
         if self.qk_norm == "rms_full":
@@ -118,29 +165,38 @@ class MultiHeadAttention(nn.Module):
         elif self.qk_norm == "l2":
             q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
         if self.position is not None:
-            q, k = self.position.rotate(q, k)
+            q, k = self.position.rotate(q, k, _places(x) if positions is None else positions)
         return (q * self.head_scale if self._learned else q), k, v
 
-    def logits(self, q: Tensor, k: Tensor) -> Tensor:
-        """What the softmax takes, (B, n_heads, T, T), computed openly; -inf where a token may not look."""
+    def attention_logits(self, x: Tensor, positions: Tensor | None = None, state: KeyValues | None = None) -> Tensor:
+        """What the softmax takes for the stream x (B, T, emb_dim): (B, n_heads, T, T). A `state` is not looked at."""
+        q, k, _ = self.queries_keys_values(x, positions)
+        return self.logits(q, k)
+
+    def logits(self, q: Tensor, k: Tensor, at: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
+        """What the softmax takes, (B, n_heads, T, S), computed openly; -inf where a token may not look.
+
+        Queries stand `at` (T,), keys at `seen` (S,); None for 0, 1, 2, ...
+        """
         logits = q @ self._repeated(k).transpose(-1, -2) * self._scale
         if self.softcap is not None:
             logits = self.softcap * torch.tanh(logits / self.softcap)
-        mask = self._mask(q.shape[-2], q, plain_causal=True)
+        at, seen = (_places(x[0]) if known is None else known for x, known in ((q, at), (k, seen)))
+        mask = self._mask(q, at, seen, plain_causal=True)
         return logits if mask is None else logits + mask
 
-    def _mask(self, length: int, like: Tensor, plain_causal: bool = False) -> Tensor | None:
-        """What is added to the logits, (T, T) or (n_heads, T, T); None for nothing, or where torch's flag will do."""
-        bias = None if self.position is None else self.position.bias(length, like)
+    def _mask(self, like: Tensor, at: Tensor, seen: Tensor, plain_causal: bool = False) -> Tensor | None:
+        """What is added to the logits, (T, S) or (n_heads, T, S); None for nothing, or where torch's flag will do."""
+        bias = None if self.position is None else self.position.bias(at, seen)
         if bias is None and self.window is None and not (self.causal and plain_causal):
             return None
-        at = torch.arange(length, device=like.device)
-        behind = at[:, None] - at  # how far the key stands behind the query
+        behind = at[:, None] - seen  # how far the key stands behind the query
         hidden = behind < 0 if self.causal else torch.zeros_like(behind, dtype=torch.bool)
         if self.window is not None:
             hidden = hidden | (behind.abs() >= self.window)
-        mask = torch.zeros(length, length, dtype=like.dtype, device=like.device).masked_fill(hidden, -torch.inf)
-        return mask if bias is None else mask + bias
+        if bias is None:
+            bias = torch.zeros(behind.shape, device=like.device)
+        return bias.masked_fill(hidden, -torch.inf).to(like.dtype)  # rounded here, once
 
     @property
     def _learned(self) -> bool:
@@ -158,6 +214,11 @@ class MultiHeadAttention(nn.Module):
         heads = f"n_heads={self.n_heads}, n_kv_heads={self.n_kv_heads}, scale={self.scale_rule}, qk_norm={self.qk_norm}"
         sight = f"causal={self.causal}, window={self.window}, softcap={self.softcap}, manual={self.manual}"
         return f"{heads}, {sight}, drop_attention={self.drop_attention}"
+
+
+def _places(x: Tensor) -> Tensor:
+    """0 to T - 1, for (B, T, width)."""
+    return torch.arange(x.shape[1], device=x.device)
 
 
 def _heads(x: Tensor, n_heads: int) -> Tensor:

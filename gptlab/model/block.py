@@ -1,15 +1,17 @@
-"""One transformer block: two branches, attention and feed-forward, each joined to the residual stream."""
+"""One layer of the model: branches, attention and feed-forward, each joined to the residual stream."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from gptlab.config import ModelConfig
+from gptlab.model.branches import Branch
+from gptlab.model.contract import BlockOutput, Context, Given, Signature, alone, signature_of
+from gptlab.model.decoding import Decodable, State, not_decodable
 from gptlab.model.layers import Linear
-from gptlab.model.slots import Parts
 
 
 class Placement(NamedTuple):
@@ -32,12 +34,6 @@ PLACEMENTS = {
     "deepnorm": Placement(after=True, final=False),
     "none": Placement(final=False),
 }
-LAYOUTS = {  # layout -> whether the block has (attention, a feed-forward layer)
-    "serial": (True, True),
-    "parallel": (True, True),
-    "attention_only": (True, False),
-    "feed_forward_only": (False, True),
-}
 
 
 class Block(nn.Module):
@@ -58,76 +54,120 @@ class Block(nn.Module):
     none      x ──┬── F ── drop ──(+)──>               no norm anywhere
                   └────────────────┘
 
-    The layout says how the two branches meet:
-
-    serial    x = x + A(x), then x = x + F(x), each as above
-    parallel  x + A(N(x)) + F(N(x)) with one norm for both (GPT-J, PaLM)
-    attention_only, feed_forward_only: one branch
+    How the two branches meet is the layout: `gptlab.model.layouts`. Called with a context, a block returns all that it
+    gives (`gptlab.model.contract`); called with `x` alone, as in the book, it returns the stream alone.
     """
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    one_norm = False  # for both branches
+
+    def __init__(
+        self,
+        emb_dim: int,
+        n_layers: int,
+        layer: int,
+        norm_placement: str,
+        drop_shortcut: float,
+        norm: Callable[[int], nn.Module],
+        attention: nn.Module | None = None,
+        feed_forward: nn.Module | None = None,
+        shortcut_attention: nn.Module | None = None,
+        shortcut_feed_forward: nn.Module | None = None,
+    ) -> None:
         super().__init__()
-        parts = Parts(config, layer)
-        place = PLACEMENTS[config.norm_placement]
-        has_att, has_ff = LAYOUTS[config.layout]
-        self.parallel = config.layout == "parallel"
-        stands = place.before or place.after
+        place = PLACEMENTS[norm_placement]
+        stands, both = place.before or place.after, self.one_norm
 
-        def norm(wanted: bool) -> nn.Module:
-            return parts("norm", dim=config.emb_dim) if wanted else nn.Identity()
+        def norm_if(wanted: bool) -> nn.Module:
+            return norm(emb_dim) if wanted else nn.Identity()
 
-        self.att = parts("attention") if has_att else None
-        self.ff = parts("feed_forward") if has_ff else None
-        self.norm1 = norm(stands and (has_att or self.parallel))
-        self.norm2 = norm(stands and has_ff and not self.parallel)
-        self.norm1_output = norm(place.output and has_att)
-        self.norm2_output = norm(place.output and has_ff)
-        self.shortcut_att = parts("shortcut", config.shortcut_attention) if has_att else None
-        self.shortcut_ff = parts("shortcut", config.shortcut_feed_forward) if has_ff else None
-        self.drop_shortcut = nn.Dropout(parts.config.drop_shortcut or 0.0)
+        self.att, self.ff = attention, feed_forward
+        self.norm1 = norm_if(stands and (attention is not None or both))
+        self.norm2 = norm_if(stands and feed_forward is not None and not both)
+        self.norm1_output = norm_if(place.output and attention is not None)
+        self.norm2_output = norm_if(place.output and feed_forward is not None)
+        self.shortcut_att, self.shortcut_ff = shortcut_attention, shortcut_feed_forward
+        self.drop_shortcut = nn.Dropout(drop_shortcut)
         self.norm_after = place.after
-        self.norm_scale = 1 / math.sqrt(layer + 1) if config.norm_placement == "lns" else 1.0
+        self.norm_scale = 1 / math.sqrt(layer + 1) if norm_placement == "lns" else 1.0
         self.stream_scale = 1.0
-        if config.norm_placement == "deepnorm":
-            self.stream_scale = (2 * config.n_layers) ** 0.25
+        if norm_placement == "deepnorm":
+            self.stream_scale = (2 * n_layers) ** 0.25
             for module in self.modules():
                 if isinstance(module, Linear) and module.branch:
-                    module.gain = (8 * config.n_layers) ** -0.25
+                    module.gain = (8 * n_layers) ** -0.25
+        self.signatures: dict[str, Signature] = {name: signature_of(part) for name, part in self._parts()}
 
-    def forward(self, x: Tensor) -> Tensor:
-        if self.parallel:
-            return self._parallel(x)
-        if self.att is not None:
-            y = self._branch(x, self.att, self.norm1, self.norm1_output)
-            x = self._joined(x, y, self.shortcut_att, self.norm1)
-        if self.ff is not None:
-            y = self._branch(x, self.ff, self.norm2, self.norm2_output)
-            x = self._joined(x, y, self.shortcut_ff, self.norm2)
+    def forward(self, x: Tensor, context: Context | None = None) -> Tensor | BlockOutput:
+        given = Given()
+        stream = self.joined(x, alone(x) if context is None else context, given)
+        return stream if context is None else BlockOutput(stream, given.handed, given.losses, given.states)
+
+    def joined(self, x: Tensor, context: Context, given: Given) -> Tensor:
+        """The stream with what the branches add to it: here one after the other."""
+        for name, _ in self._parts():
+            norm, _, shortcut = self._around(name)
+            y = self._branch(name, x, context, given)
+            x = shortcut(x if self.stream_scale == 1.0 else self.stream_scale * x, y)
+            x = norm(x) if self.norm_after else x
         return x
 
-    def _parallel(self, x: Tensor) -> Tensor:
-        both = [
-            self._branch(x, f, self.norm1, out)
-            for f, out in ((self.att, self.norm1_output), (self.ff, self.norm2_output))
-            if f is not None
-        ]
-        for y, shortcut in zip(both, (self.shortcut_att, self.shortcut_ff), strict=True):
-            assert shortcut is not None
-            x = shortcut(self.stream_scale * x if shortcut is self.shortcut_att else x, y)
-        return self.norm1(x) if self.norm_after else x
+    def branches(self, layer: int) -> list[Branch]:
+        """Those of this block, which is number `layer`, in order."""
+        found: list[Branch] = []
+        for name, inner in self._parts():
+            norm, output, shortcut = self._around(name)
+            beside = self.one_norm and bool(found)
+            place = (inner, output) if self.norm_after else (norm, inner, output)
+            found.append(
+                Branch(
+                    layer,
+                    part="attention" if name == "att" else "feed_forward",
+                    entry=place[0],
+                    inner=inner,
+                    shortcut=shortcut,
+                    inside=place,
+                    behind=(shortcut, norm) if self.norm_after else (shortcut,),
+                    stream_scale=1.0 if beside else self.stream_scale,
+                    beside=beside,
+                )
+            )
+        return found
 
-    def _branch(self, x: Tensor, f: nn.Module, norm: nn.Module, norm_output: nn.Module) -> Tensor:
-        y = f(x if self.norm_after else self._scaled(norm(x)))
-        return self.drop_shortcut(norm_output(y))
+    def empty_states(self, batch_size: int, capacity: int) -> dict[str, State]:
+        """What the parts remember before the first token, by their names. GptlabError for one that cannot."""
+        states = {}
+        for name, part in self._parts():
+            if isinstance(part, Decodable):
+                states[name] = part.empty_state(batch_size, capacity)
+            elif name == "att" and not isinstance(part, nn.Identity):
+                raise not_decodable(type(part).__name__, "empty_state")
+        return states
 
-    def _joined(self, x: Tensor, y: Tensor, shortcut: nn.Module | None, norm: nn.Module) -> Tensor:
+    def declares(self) -> list[Signature]:
+        """What the parts ask for and give, in the order in which they are called."""
+        return list(self.signatures.values())
+
+    def _branch(self, name: str, x: Tensor, context: Context, given: Given) -> Tensor:
+        """What one branch, `att` or `ff`, computes from the stream."""
+        norm, output, _ = self._around(name)
+        if not self.norm_after:
+            x = norm(x)
+            x = x if self.norm_scale == 1.0 else x * self.norm_scale
+        y = self.signatures[name].call(getattr(self, name), x, context, given, name)
+        dropped: Tensor = self.drop_shortcut(output(y))
+        return dropped
+
+    def _parts(self) -> list[tuple[str, nn.Module]]:
+        return [(name, part) for name, part in (("att", self.att), ("ff", self.ff)) if part is not None]
+
+    def _around(self, name: str) -> tuple[nn.Module, nn.Module, nn.Module]:
+        """(norm, norm of the output, shortcut) of a branch."""
+        first = name == "att"
+        shortcut = self.shortcut_att if first else self.shortcut_ff
         assert shortcut is not None
-        x = shortcut(x if self.stream_scale == 1.0 else self.stream_scale * x, y)
-        return norm(x) if self.norm_after else x
-
-    def _scaled(self, x: Tensor) -> Tensor:
-        return x if self.norm_scale == 1.0 else x * self.norm_scale
+        norm = self.norm1 if first or self.one_norm else self.norm2
+        return norm, self.norm1_output if first else self.norm2_output, shortcut
 
     def extra_repr(self) -> str:
-        placed = f"parallel={self.parallel}, norm_after={self.norm_after}"
+        placed = f"parallel={self.one_norm}, norm_after={self.norm_after}"
         return f"{placed}, norm_scale={self.norm_scale:g}, stream_scale={self.stream_scale:g}"

@@ -24,7 +24,7 @@ from gptlab import streams
 from gptlab.config import Config, ModelConfig
 from gptlab.model.deep_mlp import DeepMLP
 from gptlab.model.gpt import GPT
-from gptlab.model.init import Draw, TorchInit
+from gptlab.model.init import Draw, ScalesRates, TorchInit
 from gptlab.model.layers import Linear, uninitialised
 from gptlab.model.slots import Parts
 
@@ -60,7 +60,8 @@ def skeleton(config: ModelConfig) -> Model:
 
 def learning_rate_scales(model: nn.Module, config: ModelConfig) -> dict[str, float]:
     """Parameter name -> factor on its learning rate, as the init asks (muP does; the others leave it at 1)."""
-    scale = getattr(Parts(config)("init"), "rate_scale", lambda module, name: 1.0)
+    init = Parts(config)("init")
+    scale = init.rate_scale if isinstance(init, ScalesRates) else lambda module, name: 1.0
     scales: dict[str, float] = {}
     for path, module in model.named_modules():
         for name, _ in module.named_parameters(recurse=False):
@@ -138,7 +139,10 @@ def _fill(tensor: Tensor, draw: Draw, generator: torch.Generator, noise: str | N
 
 
 def _reset_others(model: nn.Module, seed: int) -> None:
-    """Parameters that the init leaves alone: a module that can draw them anew does so on a stream of its own name."""
+    """Parameters that the init leaves alone: a module that can draw them anew does so on a stream of its own name.
+
+    It can where it has `reset_parameters`, the method that torch's own layers have for this.
+    """
     for path, module in model.named_modules():
         leaf = any(True for _ in module.parameters(recurse=False))
         if leaf and not isinstance(module, (nn.Linear, nn.Embedding)) and hasattr(module, "reset_parameters"):

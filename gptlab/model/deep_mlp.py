@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gptlab.config import ModelConfig
+from gptlab.model.branches import Branch
 from gptlab.model.layers import Linear
 from gptlab.model.slots import Parts
 
@@ -21,7 +22,7 @@ class DeepMLP(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         parts = Parts(config)
-        sizes = config.layer_sizes or []
+        self.sizes = sizes = list(config.layer_sizes or [])
         self.layers = nn.ModuleList(
             nn.Sequential(Linear(width, following), parts("activation")) for width, following in pairwise(sizes)
         )
@@ -36,6 +37,22 @@ class DeepMLP(nn.Module):
             branch = layer(x)
             x = shortcut(x, branch) if branch.shape == x.shape else branch
         return x
+
+    def branches(self) -> list[Branch]:
+        """Each layer is one; where it changes the width, it replaces the stream."""
+        found = []
+        for i, (layer, shortcut) in enumerate(zip(self.layers, self.shortcuts, strict=True)):
+            joined = self.sizes[i] == self.sizes[i + 1]
+            found.append(Branch(i, "all", layer, layer, shortcut, (layer,), (shortcut,), joined=joined))
+        return found
+
+    def stream_layers(self) -> list[nn.Module]:
+        """The layers, each without its shortcut."""
+        return list(self.layers)
+
+    def after_layers(self) -> list[nn.Module]:
+        """Nothing stands behind the last one."""
+        return []
 
     def example_input(self, batch_size: int, context: int) -> Tensor:
         """Zeros (batch_size, layer_sizes[0]), on the model's device. There is no context here."""

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlab.model.layers import Linear
 from gptlab.registry import register
+
+
+@runtime_checkable
+class ShowsNonlinearities(Protocol):
+    """A feed-forward layer that says where its nonlinearities are."""
+
+    def nonlinearities(self) -> Iterable[nn.Module]:
+        """The modules, each called with the numbers that it bends, (..., units)."""
 
 
 def hidden_width(
@@ -49,6 +60,9 @@ class MLP(nn.Module):
         first, activation, last = self.layers
         return last(F.dropout(activation(first(x)), self.drop, self.training))
 
+    def nonlinearities(self) -> list[nn.Module]:
+        return [self.layers[1]]
+
     def extra_repr(self) -> str:
         return f"drop={self.drop}"
 
@@ -69,6 +83,9 @@ class Gated(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(F.dropout(self.activation(self.gate(x)) * self.value(x), self.drop, self.training))
+
+    def nonlinearities(self) -> list[nn.Module]:
+        return [self.activation]
 
     def extra_repr(self) -> str:
         return f"drop={self.drop}"

@@ -10,13 +10,14 @@ keeps the value its module gave it (the ones and zeros of a norm). S.d. of N(0, 
   small    sqrt(2/(5d))    sqrt(2/(5d))    sqrt(2/(5d))         2 / (L sqrt(d))      0
   mup      std             refused         std sqrt(b/d)        that / sqrt(2L)      0
 
-with b = base_width. mup draws the head at head_std * b / d, and scales learning rates too: `rate_scale`.
+with b = base_width. mup draws the head at head_std * b / d, and scales learning rates too: it is a `ScalesRates`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
@@ -31,6 +32,14 @@ class Draw:
 
     family: str
     scale: float
+
+
+@runtime_checkable
+class ScalesRates(Protocol):
+    """An init that also says how fast each weight learns."""
+
+    def rate_scale(self, module: nn.Module, name: str) -> float:
+        """Factor on the learning rate of the parameter `name` of `module`."""
 
 
 @register("init", "torch")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Self
 
 from torch import nn
 
@@ -61,3 +62,16 @@ class Embedding(nn.Embedding):
     def reset_parameters(self) -> None:
         if not _leave_empty.get():
             super().reset_parameters()
+
+
+class ExactTables(nn.Module):
+    """A module whose buffers keep their type: `.to(bfloat16)` moves them to another device, and never rounds them."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in before.items():
+            moved = self._buffers[name]
+            if buffer is not None and moved is not None and moved.dtype != buffer.dtype:
+                self._buffers[name] = buffer.to(moved.device)
+        return self

@@ -1,6 +1,8 @@
 """Positions: given the token embeddings (B, T, emb_dim), the (T, emb_dim) to add to them, or None to add nothing.
 
-A position that acts inside attention is an `AttentionPosition`; each attention layer then has one of its own.
+A position that acts inside attention is an `AttentionPosition`; each attention layer then has one of its own. Where a
+token stands is an integer, and tables are float32 whatever the model computes in: a value is rounded once, where it
+meets the activations.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gptlab.errors import ConfigError, unknown
-from gptlab.model.layers import Embedding
+from gptlab.model.layers import Embedding, ExactTables
 from gptlab.registry import register
 
 
@@ -20,12 +22,12 @@ class LearnedPosition(Embedding):
     def __init__(self, context_length: int, emb_dim: int) -> None:
         super().__init__(context_length, emb_dim)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.weight[: tokens.shape[1]]
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        return super().forward(_from_zero(tokens) if positions is None else positions)
 
 
 @register("position", "sinusoidal")
-class SinusoidalPosition(nn.Module):
+class SinusoidalPosition(ExactTables):
     """sin and cos (even and odd features) of t / 10000^(2i/emb_dim): fixed, no parameters (Vaswani et al. 2017)."""
 
     table: Tensor
@@ -35,26 +37,27 @@ class SinusoidalPosition(nn.Module):
         _check_base(base)
         angles = _angles(context_length, emb_dim, base)
         table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :emb_dim]  # an odd width ends on a sine
-        self.register_buffer("table", table.to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("table", table.float(), persistent=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.table[: tokens.shape[1]]
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        return self.table[_from_zero(tokens) if positions is None else positions].to(tokens.dtype)
 
 
-class AttentionPosition(nn.Module):
+class AttentionPosition(ExactTables):
     """Acts inside attention, on queries and keys or on the logits, and adds nothing to the embeddings."""
-
-    in_attention = True
 
     def forward(self, tokens: Tensor) -> None:
         return None
 
-    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """q (B, n_heads, T, head_dim) and k (B, n_kv_heads, T, head_dim), changed by their positions."""
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """q (B, n_heads, T, head_dim) and k (B, n_kv_heads, T, head_dim), changed by `positions`, (T,) int64."""
         return q, k
 
-    def bias(self, length: int, like: Tensor) -> Tensor | None:
-        """What is added to the logits, (n_heads, length, length), in the type and on the device of `like`."""
+    def bias(self, positions: Tensor, key_positions: Tensor) -> Tensor | None:
+        """What is added to the logits, (n_heads, T, S), for queries at `positions` (T,) and keys at S others: float32.
+
+        The caller rounds it, once.
+        """
         return None
 
 
@@ -92,14 +95,14 @@ class RotaryPosition(AttentionPosition):
         _check_base(base)
         self.pairing = pairing
         angles = _angles(context_length, head_dim, base)  # (context_length, head_dim / 2)
-        self.register_buffer("cos", angles.cos().to(torch.get_default_dtype()), persistent=False)
-        self.register_buffer("sin", angles.sin().to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("cos", angles.cos().float(), persistent=False)
+        self.register_buffer("sin", angles.sin().float(), persistent=False)
 
-    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return self._turned(q), self._turned(k)
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = self.cos[positions].to(q.dtype), self.sin[positions].to(q.dtype)  # (T, head_dim / 2)
+        return self._turned(q, cos, sin), self._turned(k, cos, sin)
 
-    def _turned(self, x: Tensor) -> Tensor:
-        cos, sin = self.cos[: x.shape[-2]].to(x.dtype), self.sin[: x.shape[-2]].to(x.dtype)
+    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         if self.pairing == "half":
             a, b = x.chunk(2, dim=-1)
             return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
@@ -127,9 +130,8 @@ class ALiBi(AttentionPosition):
             )
         self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
-    def bias(self, length: int, like: Tensor) -> Tensor:
-        at = torch.arange(length, device=like.device, dtype=like.dtype)
-        return self.slopes.to(like)[:, None, None] * (at - at[:, None])  # key minus query: negative for the past
+    def bias(self, positions: Tensor, key_positions: Tensor) -> Tensor:
+        return self.slopes[:, None, None] * (key_positions - positions[:, None])  # negative for the past
 
 
 @register("position", "none")
@@ -138,6 +140,11 @@ class NoPosition(nn.Module):
 
     def forward(self, tokens: Tensor) -> None:
         return None
+
+
+def _from_zero(tokens: Tensor) -> Tensor:
+    """Where (B, T, emb_dim) stand that come from nowhere else: 0 to T - 1."""
+    return torch.arange(tokens.shape[1], device=tokens.device)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:

@@ -7,7 +7,6 @@ has its baseline in the plan.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from gptlab import config as schema
 from gptlab.config import Config
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
-from gptlab.errors import ConfigError, wrong_value
+from gptlab.errors import wrong_value
 from gptlab.planning import rules, sweep
+from gptlab.planning.members import compose_members, compose_one, named_run, say_skipped
 from gptlab.store.csv_text import is_missing
 
 SCHEMA = 1
@@ -44,6 +44,7 @@ class PlannedRun:
             "id": self.id,
             "label": self.label,
             "seed": self.seed,
+            "variant": _variant(self.config)[:12],  # the id without its seed: which runs one table covers
             "folder": self.folder,
             "overrides": list(self.overrides),
             "baseline_id": self.baseline_id,
@@ -59,10 +60,12 @@ class Plan:
     question: str
     baseline: str
     primary_metric: str
+    margin: str
     analysis: dict[str, Any]  # what is computed after the runs: its name and its options; empty for nothing
     output_dir: Path
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
+    skipped: tuple[dict[str, str], ...] = ()  # members that cannot be built, with on_invalid=skip: overrides and reason
 
     def to_json(self, command: Sequence[str] = ()) -> dict[str, Any]:
         """plan.json; `command` is the argv that asked for it."""
@@ -73,8 +76,10 @@ class Plan:
             "command": list(command),
             "baseline": self.baseline,
             "primary_metric": self.primary_metric,
+            "margin": self.margin or None,
             "analysis": self.analysis,
             "runs": [run.to_json() for run in self.runs],
+            **({"skipped": list(self.skipped)} if self.skipped else {}),
         }
 
 
@@ -83,7 +88,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     composer = Composer(config_dirs)
     grid = sweep.jobs(composer, overrides)
     shared = set(grid[0]).intersection(*grid[1:])
-    asked = [_compose(composer, texts, shared) for texts in grid]
+    asked, skipped = compose_members(composer, grid, shared)
     rules.one_study(asked)
     baselines, added = _baselines(composer, asked)
     _check_flops([*added, *asked], shared)
@@ -102,36 +107,25 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
         primary_metric=first.primary_metric or "",
+        margin=first.margin,
         analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
-        notes=(*_say_added(added), *_say_uneven_tables(jobs, pairs), *composer.warnings),
+        skipped=skipped,
+        notes=(
+            *say_skipped(skipped, len(grid)),
+            *_say_added(added),
+            *_say_uneven_tables(jobs, pairs),
+            *composer.warnings,
+        ),
     )
-
-
-def _compose(composer: Composer, overrides: Sequence[str], shared: Collection[str]) -> Job:
-    """Compose one run."""
-    with _named(overrides, shared):
-        return composer.job(overrides)
-
-
-@contextmanager
-def _named(overrides: Sequence[str], shared: Collection[str]) -> Iterator[None]:
-    """An error says which run it is, unless it starts with what only this run has."""
-    try:
-        yield
-    except ConfigError as error:
-        own = [text for text in overrides if text not in shared]
-        if not own or any(str(error).startswith(text) for text in own):
-            raise
-        raise error.reworded(f"{error} (in the run {' '.join(overrides)})", run=list(overrides)) from error
 
 
 def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:
     """Once per variant: seeds change no count, and a skeleton takes its time."""
     counted = [job for job in jobs if job.config.train.budget_unit == "flops"]
     for job in {_variant(job.config): job for job in reversed(counted)}.values():
-        with _named(job.overrides, shared):
+        with named_run(job.overrides, shared):
             rules.check_flops(job)
 
 
@@ -156,7 +150,7 @@ def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None
         swap = {"ablation": f"ablation={job.config.experiment.baseline}", "label": ""}
         texts = tuple(filter(None, (swap.get(o.key_or_group, str(o.input_line)) for o in job.parsed)))
         if texts not in composed:
-            composed[texts] = _compose(composer, texts, ())
+            composed[texts] = compose_one(composer, texts, ())
         baseline = job if job.ablations == composed[texts].ablations else composed[texts]
         twin = known.setdefault(schema.identity(baseline.config), baseline)
         if twin.ablations == baseline.ablations:  # otherwise `twin` has an ablation that changes nothing: refused later
@@ -217,7 +211,7 @@ def _label(jobs: Sequence[Job]) -> None:
     ablating = any(job.ablations for job in jobs)
     for job, values in zip(jobs, found, strict=True):
         if not job.labelled and (ablating or varying):
-            word = "baseline" if job.config.experiment.baseline == "none" else "none"
+            word = "baseline" if job.config.experiment.baseline == "none" else "no_ablation"
             named = {key: values[key] for key in varying if key in values}
             job.config.label = label(job.ablations, named, word if ablating else "")
     taken: dict[str, Job] = {}

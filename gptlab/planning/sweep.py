@@ -21,17 +21,17 @@ from gptlab.errors import ConfigError, closest
 def jobs(composer: Composer, overrides: Sequence[str]) -> list[list[str]]:
     """Every combination, the first key turning slowest. The experiment sweeps what the command line leaves open."""
     given = composer.parse(overrides)
-    open_keys = _experiment_sweep(composer, given)
+    open_keys = experiment_sweep(composer, given)
     for override in given:
         open_keys.pop(override.key_or_group, None)
     parsed = composer.parse([f"{key}={values}" for key, values in open_keys.items()]) + given
-    return [list(combination) for combination in itertools.product(*(_choices(composer, o) for o in parsed))]
+    return [list(combination) for combination in itertools.product(*(choices(composer, o) for o in parsed))]
 
 
-def _experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str, str]:
+def experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str, str]:
     """The hydra.sweeper.params of the chosen experiment: key -> values as text."""
     chosen = [o for o in given if o.key_or_group == "experiment" and not sets_values(o)]
-    names = [text for override in chosen for text in _choices(composer, override)]
+    names = [text for override in chosen for text in choices(composer, override)]
     if len(names) > 1:
         raise ConfigError(
             f"{chosen[0].input_line}: one command runs one experiment. Run them in turn.",
@@ -54,7 +54,7 @@ def _experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str
     return sweep
 
 
-def _choices(composer: Composer, override: Override) -> list[str]:
+def choices(composer: Composer, override: Override) -> list[str]:
     """The override once per value. ConfigError when there is none."""
     if not override.is_sweep_override():
         return [str(override.input_line)]

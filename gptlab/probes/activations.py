@@ -15,9 +15,13 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from gptlab.config import ModelConfig
+from gptlab.model import GPT, Model
+from gptlab.model.attention import ShowsLogits
+from gptlab.model.branches import Branch
+from gptlab.model.feed_forward import ShowsNonlinearities
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
-from gptlab.probes.hooks import Branch, on_join, untouched
+from gptlab.probes.hooks import on_join, untouched
 from gptlab.probes.subject import Measurement, Subject
 from gptlab.registry import register
 
@@ -40,12 +44,12 @@ def measure(subject: Subject) -> Measurement:
     return found
 
 
-def observe(model: nn.Module, config: ModelConfig, inputs: Tensor) -> tuple[list[dict[str, Any]], Tensor]:
+def observe(model: Model, config: ModelConfig, inputs: Tensor) -> tuple[list[dict[str, Any]], Tensor]:
     """(tidy rows, output of the model) of one forward pass. The model is left as it was."""
     watch = _Watch()
     with untouched(model) as watch.handles, torch.no_grad():
         on_join(model, watch.handles, watch.joined)
-        if config.architecture == "gpt":
+        if isinstance(model, GPT):
             _watch_gpt(watch, model, config)
         else:
             _watch_mlp(watch, model, config)
@@ -69,8 +73,14 @@ class _Watch:
         hook = lambda m, x: self.add(layer, part, see(m, x[0]))  # noqa: E731
         self.handles.append(module.register_forward_pre_hook(hook))
 
+    def attention(self, module: ShowsLogits, layer: int, part: str) -> None:
+        """Add what `module` looks at; it is asked with what it is called with, dropout and decoding aside."""
+        assert isinstance(module, nn.Module)
+        hook = lambda m, x, more: self.add(layer, part, of_attention(m.attention_logits(*x, **more)))  # noqa: E731
+        self.handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
     def output(self, module: nn.Module, layer: int, part: str) -> None:
-        hook = lambda _, x, y: self.add(layer, part, of_stream(y))  # noqa: E731
+        hook = lambda _, x, y: self.add(layer, part, of_stream(y[0] if isinstance(y, tuple) else y))  # noqa: E731
         self.handles.append(module.register_forward_hook(hook))
 
     def joined(self, branch: Branch, stream: Tensor, output: Tensor, after: Tensor) -> None:
@@ -83,24 +93,29 @@ class _Watch:
         self.add(branch.layer, branch.part, values)
 
 
-def _watch_gpt(watch: _Watch, model: Any, config: ModelConfig) -> None:
-    for layer, block in enumerate(model.trf_blocks):
+def _watch_gpt(watch: _Watch, model: GPT, config: ModelConfig) -> None:
+    for layer, block in enumerate(model.stream_layers()):
         if layer == 0:
             watch.inputs(block, None, "embeddings", lambda _, x: of_stream(x))
         watch.output(block, layer, "all")
-        for module in _activations_in(block.ff, layer_config(config, layer)):
-            watch.inputs(module, layer, "feed_forward", dead)
-        if hasattr(block.att, "queries_keys_values") and hasattr(block.att, "logits"):
-            watch.inputs(block.att, layer, "attention", of_attention)
+        for branch in model.branches():
+            if branch.layer != layer:
+                continue
+            if branch.part == "feed_forward":
+                for module in _nonlinearities(branch.inner, layer_config(config, layer)):
+                    watch.inputs(module, layer, branch.part, dead)
+            if isinstance(branch.inner, ShowsLogits):
+                watch.attention(branch.inner, layer, branch.part)
 
 
-def _watch_mlp(watch: _Watch, model: Any, config: ModelConfig) -> None:
-    for layer, module in enumerate(model.layers):
+def _watch_mlp(watch: _Watch, model: Model, config: ModelConfig) -> None:
+    layers = model.stream_layers()
+    for layer, module in enumerate(layers):
         # What goes into a layer is the stream after the one before it.
         watch.inputs(module, layer - 1 if layer else None, "all" if layer else "input", lambda _, x: of_stream(x))
-        for activation in _activations_in(module, config):
+        for activation in _nonlinearities(module, config):
             watch.inputs(activation, layer, "all", dead)
-    watch.output(model, len(model.layers) - 1, "all")
+    watch.output(model, len(layers) - 1, "all")
 
 
 def rms(x: Tensor) -> float:
@@ -132,10 +147,8 @@ def mean_cosine(vectors: Tensor) -> float:
     return ((unit.sum(0).square().sum() - n) / (n * (n - 1))).item()
 
 
-def of_attention(attention: Any, x: Tensor) -> dict[str, float]:
-    """Mean entropy of the attention weights in nats, and the largest logit that the softmax sees."""
-    q, k, _ = attention.queries_keys_values(x)
-    logits = attention.logits(q, k)
+def of_attention(logits: Tensor) -> dict[str, float]:
+    """Mean entropy of the attention weights in nats, and the largest logit that the softmax (B, heads, T, T) sees."""
     entropy = torch.special.entr(logits.softmax(-1)).sum(-1).mean()
     return {"attention_entropy": entropy.item(), "attention_logit_max": logits.max().item()}
 
@@ -160,10 +173,9 @@ def of_logits(logits: Tensor) -> dict[str, float]:
     }
 
 
-def _activations_in(module: nn.Module | None, config: ModelConfig) -> list[nn.Module]:
-    """The nonlinearities inside a feed-forward layer: named `activation`, or of the type that the config chooses."""
-    if module is None:
-        return []
+def _nonlinearities(module: nn.Module, config: ModelConfig) -> list[nn.Module]:
+    """Those of a feed-forward layer: as it says itself, or the modules in it of the kind that the config chooses."""
+    if isinstance(module, ShowsNonlinearities):
+        return list(module.nonlinearities())
     chosen = type(Parts(config)("activation"))
-    inside = [(name.rpartition(".")[2], part) for name, part in module.named_modules() if name]
-    return [part for name, part in inside if name == "activation" or type(part) is chosen]
+    return [part for part in module.modules() if part is not module and type(part) is chosen]

@@ -18,7 +18,8 @@ def group_of(name: str) -> tuple[int | None, str]:
     """
     first, *rest = name.split(".")
     if first == "trf_blocks":
-        return int(rest[0]), next(group for start, group in _BLOCK_GROUPS.items() if rest[1].startswith(start))
+        groups = (group for start, group in _BLOCK_GROUPS.items() if rest[1].startswith(start))
+        return int(rest[0]), next(groups, rest[1])  # what a block of a plugin has beside these goes by its own name
     if first == "shortcuts":
         return int(rest[0]), "shortcut"
     if first == "layers":  # deep_mlp: the book looks at the weights without the biases

@@ -61,6 +61,8 @@ def memory_estimate(config: ModelConfig, batch_size: int, context: int) -> tuple
 
 
 def _record(rows: list[dict[str, Any]], name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+    if isinstance(output, tuple) and output:
+        output = output[0]  # what a module gives beside the stream comes after it
     if isinstance(output, torch.Tensor):
         rows.append(_row(len(rows), name, type(module).__name__, output))
 

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from gptlab.data.batches import Batch
 from gptlab.errors import GptlabError
+from gptlab.model import Model
 from gptlab.probes.groups import group_of
-from gptlab.probes.hooks import branches, untouched
+from gptlab.probes.hooks import untouched
 from gptlab.probes.memory import physical_memory
 
 Polynomials = dict[str, Tensor]  # parameter -> (degree + 1, *shape): the parts of its gradient, which add up to it
@@ -46,7 +47,7 @@ def rows(polynomials: Polynomials) -> list[dict[str, Any]]:
     return found
 
 
-def spectrum(model: nn.Module, loss_of: Callable[[nn.Module, Batch], Tensor], batch: Batch) -> Polynomials:
+def spectrum(model: Model, loss_of: Callable[[nn.Module, Batch], Tensor], batch: Batch) -> Polynomials:
     """The parts of every parameter's gradient, from a float64 copy; the model itself is not touched.
 
     A weight inside a branch counts the branches after its own. GptlabError where the copies do not fit into memory.
@@ -57,8 +58,8 @@ def spectrum(model: nn.Module, loss_of: Callable[[nn.Module, Batch], Tensor], ba
     targets = batch.targets.double() if batch.targets.is_floating_point() else batch.targets
     names, parameters = zip(*model.named_parameters(), strict=True)
     with untouched(model) as handles, torch.enable_grad():
-        gate, n = _Gate(), len(_with_shortcut(model))
-        for branch in branches(model):
+        gate, n = _Gate(), sum(branch.joined for branch in model.branches())
+        for branch in model.branches():
             handles.append(branch.shortcut.register_forward_pre_hook(gate))
         loss = loss_of(model, Batch(inputs, targets))
         ts = [math.cos(math.pi * (2 * i + 1) / (2 * n + 2)) for i in range(n + 1)]  # Chebyshev: well conditioned
@@ -71,7 +72,9 @@ def spectrum(model: nn.Module, loss_of: Callable[[nn.Module, Batch], Tensor], ba
                 if gradient is not None:
                     weights = solve[:, i].view(-1, *[1] * gradient.dim())
                     parts[name] = parts.get(name, 0) + weights * gradient
-    return {name: _later_only(model, name, found) for name, found in parts.items()}
+    # Without the factor t of the branch that the parameter itself is in, and without degrees that no path has.
+    places = _places(model, n)
+    return {name: found[places[name][0] : sum(places[name]) + 1] for name, found in parts.items()}
 
 
 class _Gate:
@@ -88,36 +91,31 @@ class _Gate:
         return (stream, branch, *rest)
 
 
-def _with_shortcut(model: nn.Module) -> list[int]:
-    """Layer of each branch whose output meets a shortcut; in `deep_mlp`, one where width in and out are equal."""
-    found = []
-    for branch in branches(model):
-        first = next(branch.entry.parameters(), None) if branch.part == "all" else None
-        if first is None or first.shape[0] == first.shape[1]:
-            found.append(branch.layer)
-    return found
+def _places(model: Model, n: int) -> dict[str, tuple[bool, int]]:
+    """Parameter -> (whether it is within a branch that meets a shortcut, how many of the `n` such come after it).
+
+    A parameter that stands in several places, as a tied one, has the longest paths: (False, n), as what stands before
+    all branches.
+    """
+    listed = model.branches()
+    found: dict[int, tuple[bool, int]] = {}
+    for at, branch in enumerate(listed):
+        later = sum(o.joined for o in listed[at + 1 :] if o.layer > branch.layer or not o.beside)
+        for modules, within in ((branch.inside, branch.joined), (branch.behind, False)):
+            found |= {id(parameter): (within, later) for module in modules for parameter in module.parameters()}
+    found |= {id(parameter): (False, 0) for module in model.after_layers() for parameter in module.parameters()}
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return {
+        name: found.get(key, (False, n)) if len(known) == 1 else (False, n)
+        for key, known in names.items()
+        for name in known
+    }
 
 
-def _later_only(model: Any, name: str, parts: Tensor) -> Tensor:
-    """Without the factor t of the branch that the parameter itself is in, and without degrees that no path has."""
-    first, *rest = name.split(".")
-    gated = _with_shortcut(model)
-    if first == "layers":
-        inside, later = int(rest[0]) in gated, sum(layer > int(rest[0]) for layer in gated)
-    elif first == "trf_blocks":
-        layer, block = int(rest[0]), model.trf_blocks[int(rest[0])]
-        # A norm on the stream itself (post) and a shortcut's own scale stand behind the branch, not in it.
-        inside = not rest[1].startswith("shortcut") and not (block.norm_after and rest[1] in ("norm1", "norm2"))
-        attention_side = rest[1] in ("att", "norm1", "norm1_output", "shortcut_att")
-        follows = attention_side and not block.parallel and block.att is not None and block.ff is not None
-        later = sum(other > layer for other in gated) + follows
-    else:
-        inside, later = False, 0 if first in ("final_norm", "out_head") else len(gated)
-    return parts[inside : inside + later + 1]
-
-
-def _refuse_too_large(model: nn.Module) -> None:
-    copies = len(branches(model)) + 3
+def _refuse_too_large(model: Model) -> None:
+    copies = len(model.branches()) + 3
     needed, present = 8 * copies * sum(parameter.numel() for parameter in model.parameters()), physical_memory()
     if present and needed > present:
         raise GptlabError(

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gptlab.probes.hooks import Branch, branches, untouched
+from gptlab.model import Model
+from gptlab.model.branches import Branch
+from gptlab.probes.hooks import untouched
 from gptlab.probes.subject import l2_norm
 
 
@@ -54,7 +56,7 @@ def rows(splits: list[Split]) -> list[dict[str, Any]]:
     return found
 
 
-def split(model: nn.Module, loss_of: Callable[[], Tensor]) -> list[Split]:
+def split(model: Model, loss_of: Callable[[], Tensor]) -> list[Split]:
     """The splits of every branch and block for one loss. `loss_of` runs the model; what it feeds in needs a gradient.
 
     The model is left as it was: no gradient reaches its parameters.
@@ -62,7 +64,7 @@ def split(model: nn.Module, loss_of: Callable[[], Tensor]) -> list[Split]:
     junctions: dict[Branch, _Junction] = {}
     with untouched(model) as handles, torch.enable_grad():
         waiting: dict[nn.Module, list[Branch]] = {}
-        for branch in branches(model):
+        for branch in model.branches():
             waiting.setdefault(branch.entry, []).append(branch)
 
         def enter(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -81,7 +83,7 @@ def split(model: nn.Module, loss_of: Callable[[], Tensor]) -> list[Split]:
 
         for module in waiting:
             handles.append(module.register_forward_pre_hook(enter))
-        for branch in branches(model):
+        for branch in model.branches():
             handles.append(
                 branch.shortcut.register_forward_pre_hook(lambda _, inputs, branch=branch: join(branch, inputs))
             )

@@ -22,14 +22,13 @@ from gptlab.errors import GptlabError
 from gptlab.running import provenance
 from gptlab.store import data_files, files, locks
 from gptlab.store.atomic import StorageError, sync_file
-from gptlab.store.clock import now
 from gptlab.store.config_file import write_config
 from gptlab.store.csv_text import csv_text
 from gptlab.store.damage import DamagedError
 from gptlab.store.data_files import DataRecord
 from gptlab.store.dependencies import code
 from gptlab.store.manifest import Manifest, read_manifest
-from gptlab.store.names import CHECKPOINTS, CONFIG, CRASH, HISTORY, MANIFEST, RESULT
+from gptlab.store.names import CHECKPOINTS, CONFIG, CRASH, HISTORY, MANIFEST, RESULT, now
 from gptlab.store.states import OVER, digest
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ def execute_claimed(
     result: dict[str, Any] = {
         "schema": RESULT_SCHEMA, "id": manifest["id"], "label": config.label, "seed": config.seed,
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
-        "threads": config.threads, "notes": [], "metrics": {}, "code": manifest["code"], "data": {}, "artifacts": {},
+        "threads": config.threads, "notes": [], "metrics": {}, "scored": {}, "code": manifest["code"], "data": {},
+        "artifacts": {},
         "warnings": [f"not one run: {changed} changed before it went on (on_changed=resume)"] if changed else [],
     }  # fmt: skip
     interrupt: KeyboardInterrupt | None = None
@@ -178,6 +178,7 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
     manifest["files"] = list(dict.fromkeys([*manifest["files"], *trained.files]))
     _record(trained, folder, manifest, result, tables)
     result["outcome"], result["artifacts"] = trained.outcome, trained.artifacts
+    result["scored"] = trained.scored
     if trained.outcome == "diverged":
         result["state"], result["error"] = "diverged", trained.reason or None
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gptlab.errors import wrong_value
+from gptlab.planning.additions import recorded_additions
 from gptlab.planning.plan import Plan, PlannedRun
 from gptlab.running.decisions import Decision, decide
 from gptlab.store import files, locks
 from gptlab.store.atomic import StorageError
-from gptlab.store.clock import now, stamp
-from gptlab.store.names import CRASH, PLAN, PLANS
+from gptlab.store.names import CRASH, PLAN, PLANS, now, stamp
 from gptlab.store.states import folder_of, run_folders, state_of
 
 _HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # the next run could not be saved either
@@ -44,7 +44,9 @@ def open_study(plan: Plan, command: Sequence[str] = ()) -> tuple[Path, Plan]:
     folder = plan.output_dir / plan.study
     known = run_folders(folder)
     plan = replace(plan, runs=tuple(replace(r, folder=folder_of(folder, r.id, r.folder, known)) for r in plan.runs))
-    document = {**plan.to_json(command), "created": now()}
+    created = now()
+    grew = recorded_additions(plan, folder, command, created)
+    document = {**plan.to_json(command), "created": created, **({"additions": grew} if grew else {})}
     try:
         files.make_folder(folder / PLANS)
         files.write_json(folder / PLANS / f"{stamp()}.json", document)

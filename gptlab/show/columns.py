@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 from gptlab.comparing.advice import remainder
 from gptlab.comparing.comparison import TOO_FEW, Cell, Row
@@ -29,8 +31,7 @@ class Column:
     kind: Literal["text", "number"] = "number"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A value and how it is written. `verdict`: the word that decides its looks."""
 
     value: Value
@@ -82,54 +83,61 @@ OF_CELL = (
     Column("note", "note", "what limits the verdict", PAPER, "", "text"),
 )  # fmt: skip
 COLUMNS = {column.name: column for column in (*OF_ROW, *OF_CELL)}
-_SIGNED = ("noise_units", "effect")
 
 
-def row_entry(row: Row, name: str, bold: bool = False) -> Entry:
-    """What column `name` of OF_ROW says of a variant."""
+def row_entries(rows: Sequence[Row], name: str, bold: Sequence[bool] = ()) -> list[Entry]:
+    """What column `name` of OF_ROW says of each variant; `bold`: those whose name is."""
     if name == "variant":
-        return _text(row.label, bold)
-    if name == "changed":
-        return _text(changed(row))
-    if name == "seeds":
-        return _text(row.seeds)
-    value: float | None = getattr(row, name)
-    return Entry(value, formats.percent(value) if name.endswith("_percent") else formats.amount(value, exact=True))
+        return [_text(row.label, strong) for row, strong in zip(rows, bold or [False] * len(rows), strict=True)]
+    if name in ("changed", "seeds"):
+        used = {row.baseline for row in rows}
+        return [_text(changed(row, row.label in used) if name == "changed" else row.seeds) for row in rows]
+    write = formats.percent if name.endswith("_percent") else formats.exact
+    return [EMPTY if (value := getattr(row, name)) is None else Entry(value, write(value)) for row in rows]
 
 
-def cell_entry(cell: Cell, name: str, places: int, said: bool = False) -> Entry:
-    """What column `name` of OF_CELL says of a metric; `places`: decimals of its numbers (see `formats.decimals`).
+def cell_entries(cells: Sequence[Cell], name: str, places: int, said: bool = False) -> list[Entry]:
+    """What column `name` of OF_CELL says of each variant's cell of one metric.
 
-    `said`: that seeds are missing stands above the table, so readers need not be told in each of its rows.
+    `places`: decimals of its numbers (see `formats.decimals`). `said`: that seeds are missing stands above the table,
+    so readers need not be told in each of its rows.
     """
-    exact = declared(cell.metric).kind == "exact"
     if name in _WORDS:
-        return _WORDS[name](cell, places, said)
-    value: Any = getattr(cell, name)
-    if name == "n_needed":
-        return Entry(value, ">1000" if value is None and cell.p is not None else formats.count(value))
-    if value is None:
-        return EMPTY
+        needed = _NEEDS.get(name)
+        if needed and not any(map(attrgetter(needed), cells)):  # ten thousand times nothing
+            return [EMPTY] * len(cells)
+        return [_WORDS[name](cell, places, said) for cell in cells]
+    values = list(map(attrgetter(name), cells))
+    if not any(value is not None for value in values):
+        return [EMPTY] * len(cells)
+    write = _writer(name, places, declared(cells[0].metric).kind == "exact")
+    pairs = zip(values, cells, strict=True)
+    return [EMPTY if value is None else Entry(value, write(value, cell)) for value, cell in pairs]
+
+
+def _writer(name: str, places: int, exact: bool) -> Callable[[Any, Cell], str]:
+    """How a number of a column is written."""
     if name in ("difference", "low", "high"):
-        return Entry(value, _on_scale(value, cell, places, exact))
+        return lambda value, cell: _on_scale(value, cell, places, exact)
     if name == "wins":
-        return Entry(value, f"{value}/{cell.pairs}")
-    if name == "relative":
-        return Entry(value, formats.percent(value))
-    if name == "p" or name.startswith("p_"):
-        return Entry(value, formats.probability(value))
-    if name == "n":
-        return Entry(value, formats.count(value))
-    if name == "detectable" and cell.scale == "ratio":
-        return Entry(value, formats.factor(value))
-    if name in (*_SIGNED, "correlation"):
-        return Entry(value, formats.fixed(value, 2, sign=name in _SIGNED))
-    return Entry(value, _number(value, places, exact))
+        return lambda value, cell: f"{value}/{cell.pairs}"
+    if name == "detectable":
+        return lambda value, cell: formats.factor(value) if cell.scale == "ratio" else formats.fixed(value, places)
+    if name in ("noise_units", "effect", "correlation"):
+        return lambda value, cell: formats.fixed(value, 2, sign=name != "correlation")
+    if name in ("mean", "sd", "half_width") and not exact:
+        return lambda value, cell: formats.fixed(value, places)
+    one: Callable[[Any], str] = {"relative": formats.percent, "n": formats.count}.get(
+        name, formats.probability if name[:2] in ("p", "p_") else lambda value: _number(value, places, exact)
+    )
+    return lambda value, cell: one(value)
 
 
-def changed(row: Row) -> str:
-    """`activation: gelu_tanh -> relu`; of a baseline that it is one."""
-    return "(baseline)" if row.is_baseline and not row.delta else describe_change(dict(row.delta))
+def changed(row: Row, used: bool) -> str:
+    """`activation: gelu_tanh -> relu`; of a baseline (`used` as one) that it is one, or that it lacks one."""
+    if row.delta or row.baseline is not None:
+        return describe_change(row.delta)
+    return "(its baseline is not among these)" if row.lacks_baseline and not used else "(baseline)"
 
 
 def interval(cell: Cell, places: int) -> str:
@@ -149,6 +157,11 @@ def _on_scale(value: float, cell: Cell, places: int, exact: bool) -> str:
 
 def _number(value: float, places: int, exact: bool) -> str:
     return formats.count(value) if exact and formats.is_count(value) else formats.fixed(value, places)
+
+
+def _seeds_needed(cell: Cell, places: int, said: bool) -> Entry:
+    beyond = cell.n_needed is None and cell.p is not None
+    return Entry(cell.n_needed, ">1000" if beyond else formats.count(cell.n_needed))
 
 
 def _text(text: str, bold: bool = False) -> Entry:
@@ -178,4 +191,5 @@ def _note(cell: Cell, places: int, said: bool) -> Entry:
     return _text(remainder(cell) if said and cell.verdict == TOO_FEW else cell.note)
 
 
-_WORDS = {"mean_sd": _mean_sd, "interval": _interval, "verdict": _verdict, "note": _note}
+_WORDS = {"mean_sd": _mean_sd, "interval": _interval, "verdict": _verdict, "note": _note, "n_needed": _seeds_needed}
+_NEEDS = {"interval": "low", "n_needed": "p"}  # without it, nothing is said

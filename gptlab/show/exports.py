@@ -22,7 +22,7 @@ from gptlab.show.tables import Table, tables
 from gptlab.store.csv_text import csv_text
 from gptlab.store.files import write_text
 from gptlab.store.json_text import json_text
-from gptlab.texts import printable
+from gptlab.texts import markdown, printable
 
 SCHEMA = 1
 CSV, JSON = "comparison.csv", "comparison.json"
@@ -49,17 +49,17 @@ def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
 def _markdown(comparison: Comparison, columns: Sequence[str], called: str) -> str:
     parts = []
     for table in tables(comparison, PAPER, columns):
-        head = [_md(column.header) for column in table.columns]
+        head = [markdown(column.header) for column in table.columns]
         rule = [":--" if column.kind == "text" else "--:" for column in table.columns]
-        lines = [[f"**{_md(e.text)}**" if e.bold else _md(e.text) for e in line] for line in table.lines]
+        lines = [[f"**{markdown(e.text)}**" if e.bold else markdown(e.text) for e in line] for line in table.lines]
         rows = "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
-        said = f"{_md(table.common)}\n\n" if table.common else ""
-        parts.append(f"### {_md(printable(called or table.title))}\n\n{said}{rows}\n")
+        said = f"{markdown(table.common)}\n\n" if table.common else ""
+        parts.append(f"### {markdown(printable(called or table.title))}\n\n{said}{rows}\n")
     if found := advice(comparison):
-        parts = [f"{_md(printable(found[0]))} More seeds: {_code(printable(found[1]))}\n", *parts]
-    lost = [f"\n- {_md(text)}" for text in lost_runs(comparison)]
-    warnings = "".join([*lost, *(f"\n- Warning: {_md(printable(text))}" for text in comparison.warnings)])
-    return "\n".join([*parts, _md(printable(caption(comparison)))]) + "\n" + (f"{warnings}\n" if warnings else "")
+        parts = [f"{markdown(printable(found[0]))} More seeds: {_code(printable(found[1]))}\n", *parts]
+    lost = [f"\n- {markdown(text)}" for text in lost_runs(comparison)]
+    warnings = "".join([*lost, *(f"\n- Warning: {markdown(printable(text))}" for text in comparison.warnings)])
+    return "\n".join([*parts, markdown(printable(caption(comparison)))]) + "\n" + (f"{warnings}\n" if warnings else "")
 
 
 def _csv(comparison: Comparison) -> str:
@@ -121,13 +121,6 @@ def _html_cell(column: Column, entry: Entry) -> str:
     if column.kind == "number" and entry.value is not None:
         text = f'<data value="{_esc(str(entry.value))}">{text}</data>'  # every digit, behind the rounded ones
     return f"<strong>{text}</strong>" if entry.bold else text
-
-
-_MD = re.compile(r"([\\`*\[\]|~<>&#]|(?<!\w)_|_(?!\w)|(?<=^)[-+](?=\s))")
-
-
-def _md(text: str) -> str:
-    return _MD.sub(lambda match: f"\\{match[0]}", text)
 
 
 def _code(text: str) -> str:

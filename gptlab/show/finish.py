@@ -30,8 +30,9 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
     try:
         write_tables(study)
         write_comparison(comparison, study.folder)
-        drawn = write_figures(study, comparison)
-        report = write_report(folder, study=study, comparison=comparison, drawn=drawn)
+        lost: dict[str, str] = {}
+        drawn = write_figures(study, comparison, lost)
+        report = write_report(folder, study=study, comparison=comparison, drawn=drawn, lost=lost)
     except OSError as error:
         reason = error.strerror or str(error)
         raise GptlabError(
@@ -40,5 +41,7 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
             folder=folder,
             reason=reason,
         ) from error
+    for name, why in lost.items():
+        print(f"gptlab: figure {name} could not be drawn ({printable(why)}).", file=sys.stderr)
     print(f"Report: {printable(str(report))}", file=file or sys.stdout)
     return study

@@ -63,9 +63,9 @@ def significant(value: float | None, digits: int = 5, sign: bool = False) -> str
     return f"{value:{plus}.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
 
 
-def amount(value: float | None, exact: bool) -> str:
-    """One measured value; of what is counted, every digit."""
-    return count(value) if value is not None and exact and is_count(value) else significant(value)
+def exact(value: float) -> str:
+    """What was counted: every digit of a whole number."""
+    return count(value) if is_count(value) else significant(value)
 
 
 def factor(value: float) -> str:
@@ -94,14 +94,17 @@ def probability(p: float) -> str:
 
 
 def decimals(cells: Sequence[Cell]) -> int:
-    """Decimals for a metric: two digits of the narrowest interval, or of the smallest difference without intervals."""
+    """Decimals for a metric: two digits of a narrow interval (as the lower quarter is); three of a usual difference.
+
+    What is smaller still has more places of its own (see `fixed`).
+    """
     plain = [cell for cell in cells if cell.scale == "difference"]
     widths = [c.high - c.low for c in plain if c.interval == "t" and c.high is not None and c.low is not None]
-    sizes = widths or [cell.difference for cell in plain if cell.difference]
-    sizes = [abs(size) / 2 for size in sizes or [(c.mean or 0.0) / 50 for c in cells] if size and math.isfinite(size)]
+    sizes = [width / 2 for width in widths] or [abs(cell.difference) / 10 for cell in plain if cell.difference]
+    sizes = sorted(size for size in sizes or [abs(c.mean or 0.0) / 100 for c in cells] if size and math.isfinite(size))
     if not sizes:
         return 4
-    return max(0, min(8, 1 - math.floor(math.log10(min(sizes)))))
+    return max(0, min(8, 1 - math.floor(math.log10(sizes[len(sizes) // (4 if widths else 2)]))))
 
 
 def column(values: Sequence[float | None], at_least: int = 0) -> list[str]:

@@ -17,7 +17,7 @@ from gptlab.store import where
 from gptlab.store.csv_text import csv_text
 from gptlab.store.json_text import json_text
 from gptlab.store.run_listing import DEFAULT_COLUMNS, RunRow, list_runs
-from gptlab.texts import printable
+from gptlab.texts import harmless_json, markdown, printable
 
 __all__ = ["FORMATS", "RunRow", "list_runs", "print_rows", "print_runs", "select"]
 
@@ -105,7 +105,7 @@ def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
         found.append(_paint(f"  {_safe(str(folder))}", "2", coloured))
         for row, (before, after) in runs:
             colour = _COLOURS.get(row.state, "33")
-            marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked") else ""
+            marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked", "did not learn") else ""
             marks += "  stale" if row.stale else ""
             found.append(f"{before}{_paint(f'{row.state:<12}', colour, coloured)}{after}{marks}".rstrip())
             if row.error:
@@ -151,13 +151,13 @@ def _right(texts: list[str]) -> list[str]:
 
 def _as(form: str, rows: list[RunRow], columns: Sequence[str]) -> str:
     if form == "json":
-        return json_text([{key: row.value(key) for key in columns} for row in rows], indent=1) + "\n"
+        return harmless_json(json_text([{key: row.value(key) for key in columns} for row in rows], indent=1)) + "\n"
     if form == "csv":
         return csv_text(columns, ([_of_csv(row.value(key)) for key in columns] for row in rows))
     cells = [[_cell(row.value(key)) for key in columns] for row in rows]
     if form == "md":
-        shown = [[_safe(cell).replace("|", "\\|").replace("<", "&lt;") for cell in line] for line in cells]
-        return "".join(f"| {' | '.join(line)} |\n" for line in [columns, ["---"] * len(columns), *shown])
+        shown = [[markdown(_safe(cell)) for cell in line] for line in [columns, *cells]]
+        return "".join(f"| {' | '.join(line)} |\n" for line in [shown[0], ["---"] * len(columns), *shown[1:]])
     if form != "table":
         raise ConfigError(f"--format: {form!r} is not one of {', '.join(FORMATS)}.", code="format-unknown", form=form)
     shown = [list(columns), *([_safe(cell) for cell in line] for line in cells)]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gptlab.comparing.advice import too_few
-from gptlab.comparing.comparison import TOO_FEW, Cell, Comparison
+from gptlab.comparing.comparison import TOO_FEW, Cell, Comparison, Row
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.columns import COLUMNS, Column, Entry, cell_entry, row_entry
+from gptlab.show.columns import COLUMNS, Column, Entry, cell_entries, row_entries
 from gptlab.show.formats import decimals
 from gptlab.show.tables import Table
 
@@ -22,21 +20,24 @@ def other_metrics(comparison: Comparison, rows: int | None = None) -> Table | No
     names = [name for name in comparison.metrics if name != comparison.primary_metric]
     shown = comparison.rows[:rows]
     said = bool(too_few(comparison))
-    columns, lines = [COLUMNS["variant"]], [[row_entry(row, "variant")] for row in shown]
+    columns, found = [COLUMNS["variant"]], [row_entries(shown, "variant")]
     for name in names:
         about = declared(name)
         columns.append(Column(name, name.replace("_", " "), about.meaning))
         cells = [row.cell(name) for row in shown]
         places = decimals(cells)
-        for row, line, cell in zip(shown, lines, cells, strict=True):
-            line.append(_entry(cell, places, row.baseline is None, said))
-    return Table(TITLE, "", tuple(columns), tuple(map(tuple, lines))) if names else None
+        means, differences = (cell_entries(cells, column, places) for column in ("mean", "difference"))
+        found.append(
+            [
+                _entry(row, cell, mean, difference, said)
+                for row, cell, mean, difference in zip(shown, cells, means, differences, strict=True)
+            ]
+        )
+    return Table(TITLE, "", tuple(columns), tuple(zip(*found, strict=True))) if names else None
 
 
-def _entry(cell: Cell, places: int, alone: bool, said: bool) -> Entry:
-    mean = cell_entry(cell, "mean", places)
-    if alone or cell.difference is None:
-        return replace(mean, verdict="" if alone else cell.verdict)
-    return replace(
-        cell_entry(cell, "difference", places), verdict="" if said and cell.verdict == TOO_FEW else cell.verdict
-    )
+def _entry(row: Row, cell: Cell, mean: Entry, difference: Entry, said: bool) -> Entry:
+    if row.baseline is None:
+        return mean
+    quiet = said and cell.verdict == TOO_FEW
+    return (difference if difference.text else mean)._replace(verdict="" if quiet else cell.verdict)

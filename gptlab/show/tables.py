@@ -13,7 +13,7 @@ from gptlab.comparing.advice import too_few
 from gptlab.comparing.comparison import Comparison, Key
 from gptlab.comparing.which_metrics import declared
 from gptlab.errors import unknown
-from gptlab.show.columns import COLUMNS, EXPLORATORY, OF_ROW, Column, Entry, cell_entry, row_entry
+from gptlab.show.columns import COLUMNS, EXPLORATORY, OF_ROW, Column, Entry, cell_entries, row_entries
 from gptlab.show.formats import decimals
 
 SAID_ONCE = ("seeds", "note", "parameters", "parameters_percent", "flops_percent")  # where all rows agree
@@ -118,25 +118,21 @@ def _filled(comparison: Comparison, keys: Sequence[Key], columns: Sequence[Colum
     said = bool(too_few(comparison))
     of_row = {column.name for column in OF_ROW}
     heads: list[Column] = [column for column in columns if column.name in of_row]
-    bold = comparison.primary_metric if (comparison.primary_metric, None) in keys else keys[0][0] if keys else ""
-    lines = [
-        [row_entry(row, column.name, row.cell(bold).bold and keys[0][1] is None) for column in heads]
-        for row in comparison.rows
-    ]
+    first = comparison.primary_metric if (comparison.primary_metric, None) in keys else keys[0][0] if keys else ""
+    bold = [row.cell(first).bold and keys[0][1] is None for row in comparison.rows]
+    found = [row_entries(comparison.rows, column.name, bold) for column in heads]
     for name, step in keys:
         cells = [row.cell(name, step) for row in comparison.rows]
         places = decimals(cells)
         for column in columns:
-            if column.name in of_row:
-                continue
-            heads.append(_named(column, name if len({key[0] for key in keys}) > 1 else "", step))
-            for line, cell in zip(lines, cells, strict=True):
-                line.append(cell_entry(cell, column.name, places, said=said))
+            if column.name not in of_row:
+                heads.append(_named(column, name if len({key[0] for key in keys}) > 1 else "", step))
+                found.append(cell_entries(cells, column.name, places, said))
     asked = {column.name: place for place, column in enumerate(columns)}
     order = sorted(range(len(heads)), key=lambda place: asked.get(heads[place].name, place))  # of one metric, as asked
     order = order if len(keys) == 1 else list(range(len(heads)))
-    ordered = tuple(tuple(line[place] for place in order) for line in lines)
-    return Table(title, keys[0][0] if keys else "", tuple(heads[place] for place in order), ordered)
+    lines = tuple(zip(*(found[place] for place in order), strict=True))
+    return Table(title, keys[0][0] if keys else "", tuple(heads[place] for place in order), lines)
 
 
 def _named(column: Column, metric: str, step: int | None) -> Column:

@@ -66,8 +66,9 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _is_orphan(path: Path) -> bool:
-    if is_run(path.parent):
-        return locks.holder(path.parent) is None
+    for folder in (path.parent, path.parent.parent):  # the run's, or that of its checkpoints
+        if is_run(folder):
+            return locks.holder(folder) is None
     try:
         return time.time() - path.lstat().st_mtime > _SETTLING
     except OSError:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
-from gptlab.config import Config
+from gptlab.config import Config, stored
 from gptlab.store import files
 from gptlab.store.damage import DamagedError, parsing
 from gptlab.store.names import CONFIG
@@ -17,7 +16,7 @@ def write_config(folder: Path, config: Config) -> None:
     """Write the config of the run in `folder`. StorageError when that cannot be done."""
     from omegaconf import OmegaConf
 
-    files.write_text(folder / CONFIG, OmegaConf.to_yaml(literal(dataclasses.asdict(config))))
+    files.write_text(folder / CONFIG, OmegaConf.to_yaml(literal(stored(config))))
 
 
 def read_config(folder: Path) -> dict[str, Any]:

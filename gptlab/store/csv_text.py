@@ -13,7 +13,7 @@ from typing import Any
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
 _MISSING = frozenset(
     ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None",
-     "n/a", "nan", "null", "none", "Null", "NONE", "Nan", "NAN", "-nan", "-NaN")
+     "n/a", "nan", "null", "-nan", "-NaN")
 )  # fmt: skip
 _BOOLEANS = frozenset(("true", "false"))
 _QUOTED = frozenset(',"\r\n')

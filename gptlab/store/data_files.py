@@ -75,9 +75,10 @@ def stamp_of(path: str) -> Stamp:
 
 
 class Look:
-    """One look at the files that runs depend on: however many runs share a file, it is asked for once."""
+    """One look at what runs depend on: however many share a file, or their code, it is asked for once."""
 
     def __init__(self) -> None:
+        self.code: dict[tuple[tuple[str, str], ...], list[str]] = {}  # recorded code -> what has changed
         self._seen: dict[tuple[str, tuple[DataFile, ...]], str] = {}
 
     def changes(self, recorded: DataRecord) -> list[str]:

@@ -23,7 +23,8 @@ from gptlab.store.result import Result
 # What can change a number. All else may be edited and marks no finished run: what reads results or talks to the user,
 # and what `declare` makes of the user's words, which is the config that the id covers.
 MAKES_NUMBERS = (
-    "config.py", "data", "model", "probes", "registry.py", "running/execute.py", "streams.py", "training"
+    "config.py", "data", "model", "probes", "registry.py", "running/execute.py", "signatures.py", "streams.py",
+    "training",
 )  # fmt: skip
 
 
@@ -36,8 +37,11 @@ def code(plugins: Sequence[str] = ()) -> dict[str, str]:
 
 def changes(result: Result, look: Look) -> list[str]:
     """What has changed since a run that is over, in words: of its code and of the files that its data came from."""
-    plugins = [name for name in result.code if name not in ("gptlab", "torch")]
-    return [*code_changes(result.code, plugins), *(look.changes(result.data) if result.data.files else [])]
+    known = tuple(result.code.items())
+    if known not in look.code:
+        plugins = [name for name in result.code if name not in ("gptlab", "torch")]
+        look.code[known] = code_changes(result.code, plugins)
+    return [*look.code[known], *(look.changes(result.data) if result.data.files else [])]
 
 
 def code_changes(recorded: Mapping[str, Any], plugins: Sequence[str] = ()) -> list[str]:

@@ -24,8 +24,8 @@ from pathlib import Path
 from gptlab.errors import GptlabError
 from gptlab.store import files
 from gptlab.store.atomic import StorageError
-from gptlab.store.clock import now
 from gptlab.store.damage import UNREADABLE
+from gptlab.store.names import now
 from gptlab.store.one_at_a_time import one_at_a_time
 
 try:

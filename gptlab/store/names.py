@@ -1,8 +1,9 @@
-"""What the files and folders of a study and its runs are called."""
+"""What the files and folders of a study and its runs are called, and how times are written there."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 PLAN, PLANS = "plan.json", "plans"  # of a study: the latest plan, and the folder of all of them
 RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
@@ -24,6 +25,16 @@ def bare_id(word: str) -> str:
     """The hex digits of an id, or of its beginning, with or without the letter; empty when `word` is none."""
     digits = word.removeprefix("r")
     return digits if digits and not set(digits) - set("0123456789abcdef") else ""
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def stamp() -> str:
+    """The local time to the microsecond, fit for a file name."""
+    return datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
 
 
 def seed_in(name: str) -> int | None:

@@ -22,6 +22,7 @@ from gptlab.store.damage import DamagedError
 from gptlab.store.json_text import json_text
 from gptlab.store.manifest import Manifest, parse_manifest
 from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST, PLAN, RESULT
+from gptlab.store.plan_history import whole_plan
 from gptlab.store.result import Result
 from gptlab.store.run_tables import checked
 from gptlab.store.states import state_of
@@ -40,6 +41,8 @@ class Facts(NamedTuple):
     host: str = ""
     threads: str = ""
     seconds: str = ""  # the budget, where it is a time
+    validation: str = ""  # SHA-256 of the rows that scored it on the way
+    heldout: str = ""  # and at the end
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def _planned(path: Path) -> PlanEntry:
 
 def _load(folder: Path, chosen: Iterable[PlanEntry] | None, histories: bool) -> Source:
     if chosen is None:
-        plan = load_plan(folder)
+        plan, _ = whole_plan(folder)
     elif os.path.lexists(folder / PLAN):
         plan = replace(load_plan(folder), runs=tuple(chosen))
     else:
@@ -215,4 +218,6 @@ def _facts(manifest: Manifest, result: Result) -> Facts:
         host=manifest.text("host"),
         threads=manifest.text("threads"),
         seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
+        validation=result.scored.get("validation", ""),
+        heldout=result.scored.get("heldout", ""),
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeGuard
 
 from gptlab.errors import ConfigError
 from gptlab.metrics import METRICS, Metric, declare
@@ -14,11 +13,12 @@ from gptlab.store.damage import DamagedError, parsing
 from gptlab.store.data_files import DataRecord, parse_data
 from gptlab.store.names import RESULT
 
+LARGEST = 1e100  # beyond all that is measured; the squares of much larger numbers are infinite
+_NO_DATA = DataRecord()
 RECORDED = ("finished", "failed", "diverged", "interrupted")  # the states that it can name
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):  # as quick to make as can be: there are thousands
     """What a run left. `metrics` holds finite numbers, `not_finite` names the others; `hashes` is file -> SHA-256.
 
     `outcome` is that of the training: ok, diverged, collapsed, leaked; empty without one. `history_bytes`: of
@@ -33,14 +33,15 @@ class Result:
     error: str = ""
     seconds: float | None = None
     threads: int = 1
-    metrics: Mapping[str, int | float] = field(default_factory=dict)
+    metrics: Mapping[str, int | float] = MappingProxyType({})
     not_finite: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = MappingProxyType({})
     history_bytes: int | None = None
-    code: Mapping[str, str] = field(default_factory=dict)
-    data: DataRecord = field(default_factory=DataRecord)
+    scored: Mapping[str, str] = MappingProxyType({})  # validation, heldout -> SHA-256 of their rows
+    code: Mapping[str, str] = MappingProxyType({})
+    data: DataRecord = DataRecord()
 
 
 def parse_result(content: dict[str, Any]) -> Result:
@@ -51,9 +52,14 @@ def parse_result(content: dict[str, Any]) -> Result:
     if not isinstance(metrics, dict):
         raise DamagedError(f"{RESULT}: metrics not understood")
     _know(content.get("declared"))
-    numbers = {name: value for name, value in metrics.items() if is_finite(value)}
-    with parsing(RESULT):
-        data = parse_data(content.get("data"))
+    numbers = {
+        name: value for name, value in metrics.items()
+        if (type(value) is float and -LARGEST <= value <= LARGEST) or is_finite(value)
+    }  # fmt: skip
+    data = _NO_DATA
+    if content.get("data"):
+        with parsing(RESULT):
+            data = parse_data(content["data"])
     seconds, threads = content.get("seconds"), content.get("threads")
     return Result(
         id=_text(content.get("id")),
@@ -65,14 +71,20 @@ def parse_result(content: dict[str, Any]) -> Result:
         seconds=float(seconds) if is_finite(seconds) else None,
         threads=whole(threads) or 1,
         metrics=numbers,
-        not_finite=tuple(name for name in metrics if name not in numbers),
+        not_finite=() if len(numbers) == len(metrics) else tuple(name for name in metrics if name not in numbers),
         notes=_sentences(content.get("notes")),
         warnings=_sentences(content.get("warnings")),
         hashes=_texts(content.get("artifacts")),
         history_bytes=whole(content.get("history_bytes")),
+        scored=_scored(content.get("scored")),
         code=_texts(content.get("code")),
         data=data,
     )
+
+
+def _scored(found: Any) -> dict[str, str]:
+    parts = {"validation": found, "heldout": found.get("heldout")} if isinstance(found, dict) else {}
+    return {name: _text(part["rows"]) for name, part in parts.items() if isinstance(part, dict) and part.get("rows")}
 
 
 def _know(declared: Any) -> None:
@@ -84,9 +96,9 @@ def _know(declared: Any) -> None:
 
 
 def is_finite(value: Any) -> TypeGuard[int | float]:
-    """Whether `value` is a number that tables can hold: not NaN, not infinite, no bool, at most 64 bits."""
+    """Whether `value` is a number to compute with: not NaN, not infinite nor near it, no bool, at most 64 bits."""
     if type(value) is float:
-        return math.isfinite(value)
+        return abs(value) <= LARGEST
     return whole(value) is not None
 
 

@@ -102,12 +102,12 @@ def list_runs(output_dir: Path | str) -> list[RunRow]:
         return [row for row in _study_rows(run.parent, _when(run.parent), Look()) if row.folder == run]
     found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
     look = Look()
-    with _no_collection():
+    with no_collection():
         return [row for when, folder in found for row in _study_rows(folder, when, look)]
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Garbage is not looked for meanwhile: rows have no cycles, and walking all of them each time is not linear."""
     collecting = gc.isenabled()
     gc.disable()

@@ -20,6 +20,7 @@ from gptlab.store.csv_text import unguarded
 from gptlab.store.damage import UNREADABLE, DamagedError, parsing, reason
 from gptlab.store.json_text import parse_json
 from gptlab.store.names import GENERATION, HISTORY, LAYERS, RESULT, SAMPLES
+from gptlab.store.result import LARGEST
 
 Rows = Sequence[dict[str, Any]]
 WHOLE_LAYER = "all"  # the part that stands for a layer as a whole
@@ -134,5 +135,6 @@ def _layer(cell: str) -> int | None:
 
 
 def _number(cell: Any) -> float:
-    """A number; null and nothing stand for what was not finite."""
-    return float(cell) if cell is not None and cell != "" else math.nan
+    """A number; null and nothing stand for what was not finite, infinity for what is beyond all computing."""
+    number = float(cell) if cell is not None and cell != "" else math.nan
+    return number if math.isnan(number) or abs(number) <= LARGEST else math.copysign(math.inf, number)

@@ -23,8 +23,9 @@ from gptlab.store.csv_text import csv_text
 from gptlab.store.damage import DamagedError
 from gptlab.store.files import write_text
 from gptlab.store.names import short_id
+from gptlab.store.plan_history import whole_plan
 from gptlab.store.states import State, state_of
-from gptlab.store.study_plan import PlanEntry, StoredPlan, load_plan
+from gptlab.store.study_plan import PlanEntry, StoredPlan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +78,7 @@ def load_study(folder: Path | str) -> Study:
     import pandas as pd
 
     folder = Path(folder)
-    plan = load_plan(folder)
+    plan, _ = whole_plan(folder)
     rows: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
     generations: list[dict[str, Any]] = []
@@ -118,9 +119,13 @@ def write_tables(study: Study) -> list[Path]:
 
 
 def describe_change(delta: Mapping[str, tuple[Any, Any]]) -> str:
-    """What a variant changed, in one line: `activation: gelu_tanh -> relu; norm_placement: pre -> post`."""
+    """What a variant changed, in one line: `activation: gelu_tanh -> relu; norm_placement: pre -> post`.
+
+    That a module was loaded is no change where there is another one: it only brought the names.
+    """
+    shown = {key: pair for key, pair in delta.items() if key != "plugins"} or delta
     return "; ".join(
-        f"{key.removeprefix('model.')}: {_plain(old)} -> {_plain(new)}" for key, (old, new) in delta.items()
+        f"{key.removeprefix('model.')}: {_plain(old)} -> {_plain(new)}" for key, (old, new) in shown.items()
     )
 
 

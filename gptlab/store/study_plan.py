@@ -40,6 +40,7 @@ class StoredPlan:
     primary_metric: str
     runs: tuple[PlanEntry, ...]
     problem: str = ""
+    margin: str = ""  # a difference in the primary metric that does not matter; empty for none
 
 
 def load_plan(folder: Path) -> StoredPlan:
@@ -48,7 +49,7 @@ def load_plan(folder: Path) -> StoredPlan:
     GptlabError when `folder` holds neither.
     """
     try:
-        return _parse_plan(load_object(folder / PLAN))
+        return parse_plan(load_object(folder / PLAN))
     except DamagedError as damage:
         runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
         if not runs:
@@ -61,7 +62,8 @@ def study_name(folder: Path) -> str:
     return folder.parent.name if STAMP.fullmatch(folder.name) else folder.resolve().name
 
 
-def _parse_plan(content: dict[str, Any]) -> StoredPlan:
+def parse_plan(content: dict[str, Any]) -> StoredPlan:
+    """plan.json in types. DamagedError where it is not as it should be."""
     if not isinstance(content.get("runs"), list):
         raise DamagedError(f"{PLAN}: it lists no runs")
     with parsing(PLAN):
@@ -74,6 +76,7 @@ def _parse_plan(content: dict[str, Any]) -> StoredPlan:
         baseline=str(content.get("baseline") or ""),
         primary_metric=str(content.get("primary_metric") or ""),
         runs=runs,
+        margin=str(content.get("margin") or ""),
     )
 
 

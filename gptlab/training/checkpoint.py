@@ -10,7 +10,6 @@ Random streams need no state: they follow from the seed and the step.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import pickle
@@ -19,7 +18,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -32,6 +31,7 @@ from gptlab.store.damage import UNREADABLE, DamagedError, load_object
 from gptlab.store.json_text import json_text, plain
 from gptlab.store.names import CHECKPOINTS
 from gptlab.store.states import digest
+from gptlab.training.refused_writes import save_optimizers, system_error
 
 SCHEMA = 1
 _FILES = ("model.safetensors", "state.pt")
@@ -64,8 +64,8 @@ def save(
         try:
             save_file(weights, place / "model.safetensors", metadata={"gptlab": identity})
         except SafetensorError as error:
-            raise OSError(_system_error(error), f"the checkpoint cannot be written ({error})", str(folder)) from error
-        _save_optimizers(optimizers, place / "state.pt")
+            raise OSError(system_error(error), f"the checkpoint cannot be written ({error})", str(folder)) from error
+        save_optimizers(optimizers, place / "state.pt")
         meta = {
             "schema": SCHEMA, "id": identity, "step": step, "progress": plain(progress),
             "sha256": {name: digest(place / name) for name in _FILES},
@@ -73,42 +73,6 @@ def save(
         text = json_text({**meta, "sha256_meta": _of_text(meta)}, indent=1)
         (place / "meta.json").write_bytes(text.encode("utf-8", errors="backslashreplace"))
     return folder
-
-
-def _system_error(error: Exception) -> int:
-    """The number of the system's error, which safetensors tells in words alone: (os error 28)."""
-    number = re.search(r"os error (\d+)", str(error))
-    return int(number[1]) if number else errno.EIO
-
-
-def _save_optimizers(optimizers: list[dict[str, Any]], path: Path) -> None:
-    """torch.save into a file of ours: of what the system says about its own, no word is left."""
-    with path.open("wb") as file:
-        noting = _Noting(file)
-        try:
-            torch.save(optimizers, noting)  # type: ignore[arg-type]
-        except RuntimeError as error:
-            if noting.error is not None:
-                raise noting.error from error
-            raise
-
-
-class _Noting:
-    """A file that remembers the error which a write ended with."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.error: OSError | None = None
-
-    def write(self, content: Any) -> int:
-        try:
-            return self._file.write(content)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        self._file.flush()
 
 
 def load(folder: Path, identity: str) -> Checkpoint:

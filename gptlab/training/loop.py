@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -14,15 +15,17 @@ from torch import Tensor
 from gptlab.config import identity
 from gptlab.data.batches import Batch, TokenSource
 from gptlab.model import GPT, learning_rate_scales
+from gptlab.model.gpt import Output
 from gptlab.probes import Subject
 from gptlab.store.names import HISTORY
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
 from gptlab.training.conditions import choose_device, conditions, is_tiny, precision, seed_dropout
-from gptlab.training.evaluate import evaluate
+from gptlab.training.evaluate import Evaluation, Rows, Scores, masked_twin, score
 from gptlab.training.history import History
+from gptlab.training.intervals import Interval, clocked_warmup, in_steps
 from gptlab.training.kernels.loss import cross_entropy
-from gptlab.training.measured import Found, Step, Trained
+from gptlab.training.measured import Found, Step, Trained, of_held_out
 from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
 from gptlab.training.patience import Patience
@@ -47,13 +50,15 @@ class Training:
         self.tiny = is_tiny(self.train, model)
         self.model = model.to(self.device)
         self.updates = Updates(model, self.train, learning_rate_scales(model, config.model))
-        self.features: Callable[[Tensor], Tensor] = model.features
+        self.run_model: Callable[[Tensor], Output] = model.run
         if self.train.compile:
-            self.features = torch.compile(model.features)
+            self.run_model = torch.compile(model.run)
         self.budget = Budget.of(config)
-        self.share = rate_shares(self.train, self.budget.steps)
+        self.share = rate_shares(in_steps(self.train, self.budget), self.budget.steps)
         self.source: TokenSource = subject.source  # type: ignore[assignment]
         self.context = self.train.context or model.context_length
+        self.evaluation = config.evaluation
+        self.row_context = self.evaluation.context or self.context
         self.found = Found()
         self.watch = Watch()
         self.warnings: list[str] = []
@@ -64,9 +69,8 @@ class Training:
         """Train to the end. A kill at any moment leaves a folder that `resume` can go on from."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with conditions(self.train, self.device):
-            train = self.train
-            batches = self.source.validation_batches(train.batch_size, self.context, train.evaluation_batches)
-            self._validation = [self._here(batch) for batch in batches]
+            self._rows = self._rows_of(self.evaluation.tokens)
+            self._causal = masked_twin(self.subject.config, self.model)
             expected = expected_initial_loss(self.model, self.subject.config.model)
             after = self._start()
             self.history = History(self.folder, after)
@@ -78,12 +82,13 @@ class Training:
                 with Patience() as patience:
                     self._loop(patience)
                 self._last_words()
+                held_out = self._score_held_out() if self.evaluation.final and self.found.finite else None
             finally:
                 self.history.close()
                 self.tracker.close()
                 self.model.eval()
         checkpoint.tidy(self.folder, self.train.keep_checkpoints)
-        return self._trained(expected)
+        return self._trained(expected, held_out)
 
     def _start(self) -> int | None:
         """Put back the newest usable checkpoint. Its step; None for a start from the beginning."""
@@ -104,6 +109,7 @@ class Training:
     def _loop(self, patience: Patience) -> None:
         found, spent, train = self.found, self.found.spent, self.train
         told = saved = time.perf_counter()
+        evaluate_every, log_every = (Interval(e, self.budget, spent) for e in (self.evaluation.every, train.log_every))
         while found.finite and not self.budget.used_up(spent):
             if patience.asked is not None:
                 if spent.step and self.watch.is_sound(found, self.model):
@@ -111,7 +117,7 @@ class Training:
                 patience.deliver()
             number = spent.step + 1
             before = UpdateRatio(self.model) if _is_due(train.probe_every, number) else None
-            evaluating, logging = _is_due(train.evaluate_every, number), _is_due(train.log_every, number)
+            evaluating, logging = evaluate_every.is_due(spent), log_every.is_due(spent)
             start = time.perf_counter()
             step = self._step(spent.step)
             self.watch.add(number, step)
@@ -138,27 +144,36 @@ class Training:
     def _step(self, step: int) -> Step:
         """One update of the weights. What it returns has not been waited for."""
         train = self.train
-        share = self.share(step)
+        rate = self.share(step) * clocked_warmup(train, self.budget, self.found.spent)
         batch = self._here(self.source.train_batch(step, train.batch_size, self.context, self.seed))
         losses = []
+        auxiliary: dict[str, Tensor] = {}
         parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)
         for number, (inputs, targets) in enumerate(parts):
             seed_dropout(self.seed, step, number, self.device)
             with precision(train, self.device, self.tiny):
-                loss = cross_entropy(self.features(inputs), self.model.out_head, targets)
+                output = self.run_model(inputs)
+                loss = cross_entropy(output.features, self.model.out_head, targets)
             if train.accumulate > 1:
                 loss = loss / train.accumulate
-            loss.backward()
+            total = loss
+            for name, extra in output.losses.items():  # part of the gradient, and of no loss that is reported
+                share = extra.float() / train.accumulate
+                total = total + share
+                auxiliary[name] = auxiliary.get(name, 0.0) + share.detach()
+            total.backward()
             losses.append(loss.detach())
         norm = self.updates.clip()
-        self.updates.set_rate(share)
+        self.updates.set_rate(rate)
         self.updates.step()
-        return Step(losses[0] if len(losses) == 1 else torch.stack(losses).sum(), norm, train.learning_rate * share)
+        mean = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        return Step(mean, norm, train.learning_rate * rate, auxiliary)
 
     def _log(self, step: Step, *, evaluating: bool) -> None:
         found = self.found
         found.loss = float(step.loss)
-        metrics: dict[str, float | None] = {"train_loss": found.loss}
+        found.auxiliary = {f"auxiliary_loss/{name}": float(value) for name, value in step.auxiliary.items()}
+        metrics: dict[str, float | None] = {"train_loss": found.loss, **found.auxiliary}
         if evaluating:
             metrics |= self._evaluated()
         metrics |= {"grad_norm": float(step.norm), "learning_rate": step.rate}
@@ -176,12 +191,28 @@ class Training:
         self.tracker.add(self.found.spent.step, metrics)
 
     def _evaluated(self) -> dict[str, float | None]:
-        with precision(self.train, self.device, self.tiny):
-            evaluation = evaluate(self.model, self._validation, self.found.spent.step)
-        self.found.evaluations.append(evaluation)
+        found, scores = self.found, self._score(self.model, self._rows)
+        found.before = found.before or scores.losses
+        causal = self._score(self._causal, self._rows).loss if self._causal else None
+        error = scores.error_over(found.before)
+        evaluation = Evaluation(found.spent.step, scores.loss, scores.excess, causal, error)
+        found.evaluations.append(evaluation)
         return {
             "validation_loss": evaluation.loss, "excess": evaluation.excess, "causal_loss": evaluation.causal_loss
         }  # fmt: skip
+
+    def _score(self, model: GPT, rows: Rows) -> Scores:
+        with precision(self.train, self.device, self.tiny):
+            return score(model, rows.batches)
+
+    def _score_held_out(self) -> tuple[Rows, Scores]:
+        """All that is held out, at the end."""
+        rows = self._rows_of(self.evaluation.final_tokens)
+        return rows, self._score(self.model, rows)
+
+    def _rows_of(self, tokens: int) -> Rows:
+        rows = Rows.of(self.source, tokens, self.row_context)
+        return dataclasses.replace(rows, batches=[self._here(batch) for batch in rows.batches])
 
     def _probe(self, before: UpdateRatio) -> None:
         step = self.found.spent.step
@@ -216,10 +247,17 @@ class Training:
         moved: dict[str, Any] = {k: None if v is None else v.to(self.device) for k, v in vars(batch).items()}
         return Batch(**moved)
 
-    def _trained(self, expected_loss: float | None) -> Trained:
-        outcome, metrics = self.found.outcome(self.train, self.source, self.context)
+    def _trained(self, expected_loss: float | None, held_out: tuple[Rows, Scores] | None) -> Trained:
+        outcome, metrics = self.found.outcome(self.train, self.source, self.row_context)
         if expected_loss is not None:
             metrics["initial_loss_expected"] = expected_loss
+        tables = {"layers": self.found.rows} if self.found.rows else {}
+        scored: dict[str, Any] = {**self._rows.record(), "context": self.row_context}
+        if held_out:
+            rows, scores = held_out
+            metrics |= of_held_out(rows, scores, self.source)
+            tables["heldout"] = scores.rows()
+            scored["heldout"] = rows.record()
         training = {
             "device": str(self.device), "threads": torch.get_num_threads(), "precision": self.train.precision,
             "flops_per_step": self.budget.flops_per_step, "tokens_per_step": self.budget.tokens_per_step,
@@ -227,7 +265,8 @@ class Training:
         samples = {"samples": {"samples": self.found.samples}} if self.found.samples else {}
         return Trained(
             metrics=metrics,
-            tables={"layers": self.found.rows} if self.found.rows else {},
+            tables=tables,
+            scored=scored,
             documents={"training": training, **samples},
             notes=self.notes,
             warnings=self.warnings,

@@ -12,23 +12,38 @@ from gptlab.model.block import PLACEMENTS
 
 LEAK = 0.01  # nats per token below the floor: more than validation rows vary by once a model is near it
 COLLAPSE = 0.01  # share of the unigram entropy
+ROUNDING = 1e-5  # of a loss: what float32 makes of it in another order of sums
+SPREAD = 2.0  # standard errors that a difference must exceed before it gets a word
+DIVERGED = "diverged"
 
 
 def classify(
-    final_loss: float, initial_loss: float, *, excess: float | None = None, unigram: float | None = None
+    final_loss: float,
+    initial_loss: float,
+    *,
+    rise_error: float | None = None,
+    excess: float | None = None,
+    unigram: float | None = None,
 ) -> str:
-    """One of four words, the first that fits; losses are means over validation tokens in nats.
+    """One of five words, the first that fits; losses are means over validation tokens in nats.
 
-    diverged   the loss is not finite, or above what it was before training
-    leaked     below the entropy of the language: no causal model can be, so a mask lets the future through
-    collapsed  within 1% of the unigram entropy: the model has learned how often each token occurs and nothing else
-               (not said of data in which there is nothing else: a floor that is the unigram entropy)
-    ok         none of these
+    diverged       the loss is not finite, or clearly above what it was before training
+    did not learn  neither clearly above nor clearly below it
+    leaked         below the entropy of the language: no causal model can be, so a mask lets the future through
+    collapsed      within 1% of the unigram entropy: the model has learned how often each token occurs and nothing else
+                   (not said of data in which there is nothing else: a floor that is the unigram entropy)
+    ok             none of these
 
-    `excess`: final_loss minus the floor, where the floor is known; `unigram`: the unigram entropy.
+    Clearly: by more than two standard errors of the difference over documents, and more than sums are rounded by.
+    `rise_error`: that standard error, where it is known; `excess`: final_loss minus the floor, where that is known;
+    `unigram`: the unigram entropy.
     """
-    if not math.isfinite(final_loss) or final_loss > initial_loss:
-        return "diverged"
+    margin = max(SPREAD * (rise_error or 0.0), ROUNDING * abs(initial_loss))
+    if not math.isfinite(final_loss) or final_loss > initial_loss + margin:
+        return DIVERGED
+    nothing_to_learn = excess is not None and initial_loss - (final_loss - excess) <= COLLAPSE * initial_loss
+    if final_loss >= initial_loss - margin and not nothing_to_learn:
+        return "did not learn"
     if excess is not None and excess < -LEAK:
         return "leaked"
     if unigram is not None and abs(final_loss - unigram) <= COLLAPSE * unigram:

@@ -169,7 +169,7 @@ def test_steps_of_the_toy_on_one_core(tmp_path: Path) -> None:
     """1,856 weights, 16 sentences a step: the best 200 steps of a run, evaluations aside."""
     settled = compose(
         ["model=toy_lesson", "train=toy", "train.batch_size=16", "train.budget=4000",
-         "train.log_every=200", "train.evaluate_every=4000"]
+         "train.log_every=200", "evaluation.every=4000"]
     )  # fmt: skip
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -68,7 +68,7 @@ def test_shape_trace_follows_the_model() -> None:
     small, large = shapes.traces(("model=tiny", "model.context_length=1024"))
     assert small[-1]["output_shape"] == "(2, 4, 256)"
     assert large[-1]["bytes"] == 8 * 1024 * 256 * 4
-    assert sum(row["type"] == "Block" for row in small) == 2
+    assert sum(row["type"] == "Serial" for row in small) == 2
 
 
 def test_layer_norm_conventions_differ_by_the_square_root() -> None:

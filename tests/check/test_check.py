@@ -61,14 +61,18 @@ def test_what_ships_passes(changes: dict[str, Any]) -> None:
 
 def test_the_baseline_is_not_compared_with_itself() -> None:
     found = lines(check(BASE, BASE))
-    assert [name for name, (status, _) in found.items() if status != "pass"] == ["ties", "differs from baseline"]
+    assert [name for name, (status, _) in found.items() if status != "pass"] == [
+        "every expert", "auxiliary losses", "ties", "differs from baseline"
+    ]  # fmt: skip
     assert list(found) == [RUNS, *CHECKS]
 
 
 def test_deep_mlp_has_what_applies() -> None:
     found = lines(check(gptlab.compose(["model=deep_mlp", "model.shortcut=none"]), gptlab.compose(["model=deep_mlp"])))
     none = {name for name, (status, _) in found.items() if status == "not applicable"}
-    assert none == {"causality", "causality of gradients", "initial loss", "ties"}
+    assert none == {
+        "causality", "causality of gradients", "initial loss", "ties", "decoding", "every expert", "auxiliary losses"
+    }  # fmt: skip
     assert all(status != "fail" for status, _ in found.values())
 
 
@@ -269,7 +273,12 @@ BROKEN: list[tuple[str, type[nn.Module], dict[str, str]]] = [
     (
         "norm",
         BatchNormed,
-        {"batch neighbours": "in eval mode", "causality": "leaks", "causality of gradients": "later"},
+        {
+            "batch neighbours": "in eval mode",
+            "causality": "leaks",
+            "causality of gradients": "later",
+            "decoding": "token by",
+        },
     ),
     ("norm", BatchNormedInTraining, {"batch neighbours": "in training mode", "train and eval": "every dropout at 0"}),
     ("activation", NotANumber, {"finite": "the loss is nan", "initial loss": "nan"}),
@@ -296,7 +305,7 @@ def test_what_is_broken_fails(slot: str, make: type[nn.Module], expected: dict[s
     found = failures(broken(slot, make))
     for name, words in expected.items():
         assert words in found.get(name, "passed"), found
-    also = {"global random state"} if make is NoisyInEval else set()
+    also = {"global random state", "decoding"} if make is NoisyInEval else set()
     also |= {"state dict"} if make is PythonRandom else set()
     assert found.keys() - also == expected.keys(), found
 
@@ -331,7 +340,8 @@ def test_a_component_that_fails_at_one_token_only() -> None:
                 raise ValueError("one token is too short")
             return x.relu()
 
-    assert failures(variant(activation="test_broken")) == {"shapes": "at B=1, T=1: ValueError: one token is too short"}
+    told = "ValueError: one token is too short"
+    assert failures(variant(activation="test_broken")) == {"shapes": f"at B=1, T=1: {told}", "decoding": told}
 
 
 def test_wrong_shapes(monkeypatch: pytest.MonkeyPatch) -> None:

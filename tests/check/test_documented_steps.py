@@ -1,4 +1,4 @@
-"""docs/add-a-variant.md, as a reader follows it: every marked block is pasted into a shell in an empty folder."""
+"""docs/components.md, as a reader follows it: every marked block is pasted into a shell in an empty folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.model.block import LAYOUTS, PLACEMENTS, Block
+from gptlab import registry
+from gptlab.model.block import PLACEMENTS, Block
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "add-a-variant.md").read_text()
+PAGE = (ROOT / "docs" / "components.md").read_text()
 
 
 def blocks(step: str) -> list[str]:
@@ -39,7 +40,7 @@ def paste(text: str, folder: Path, *search: Path) -> subprocess.CompletedProcess
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["ablation", "component"])
+@pytest.mark.parametrize("step", ["ablation", "component", "probe", "training"])
 def test_the_steps_work_from_an_empty_folder(step: str, tmp_path: Path) -> None:
     for text in blocks(step):
         done = paste(text, tmp_path)
@@ -78,10 +79,13 @@ def test_a_package_joins_by_its_entry_point(tmp_path: Path) -> None:
 
 
 def test_the_page_draws_every_placement_and_layout() -> None:
-    drawn = PAGE[PAGE.index("## Where things stand") :]
-    for name in [*PLACEMENTS, *LAYOUTS]:
+    drawn = PAGE[PAGE.index("## Where things stand") : PAGE.index("## A variant of your own")]
+    for name in PLACEMENTS:
         assert re.search(rf"^{name}\b", drawn, flags=re.MULTILINE), name
         assert re.search(rf"\b{name}\b", Block.__doc__ or ""), name
+    for name, layout in registry.components("block").items():
+        if layout.module.startswith("gptlab."):
+            assert re.search(rf"^{name}\b", drawn, flags=re.MULTILINE), name
 
 
 def test_every_command_of_the_page_exists() -> None:

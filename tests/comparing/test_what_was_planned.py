@@ -143,3 +143,30 @@ def test_the_last_step_and_the_final_loss_are_one_number_with_one_verdict(tmp_pa
     assert row.values["final_loss", None] == row.values["validation_loss", 100]
     assert (last.verdict, last.exploratory, last.p_corrected, last.bold) == ("better", False, final.p_corrected, True)
     assert row.cell("validation_loss", 50).exploratory
+
+
+def test_pairs_that_were_scored_on_other_rows_are_not_comparable(tmp_path: Path) -> None:
+    base = Arm("none", values(0), scored={"rows": "a" * 64, "heldout": {"rows": "c" * 64}})
+    other = arm(-0.5, scored={"rows": "b" * 64, "heldout": {"rows": "c" * 64}})
+    assert cell_of(tmp_path / "a", other, base).words == "not comparable (other validation rows)"
+    assert cell_of(tmp_path / "b", arm(-0.5, scored=base.scored), base).verdict == "better"
+    assert cell_of(tmp_path / "c", arm(-0.5), base).verdict == "better"  # an older run does not say
+    # The rows at the end are the same, and a loss before training is of no validation row.
+    assert cell_of(tmp_path / "d", other, base, metric="heldout_loss").verdict == "better"
+    assert cell_of(tmp_path / "e", other, base, metric="loss").verdict == "clear difference"
+    ends = arm(-0.5, scored={"rows": "a" * 64, "heldout": {"rows": "d" * 64}})
+    assert cell_of(tmp_path / "f", ends, base, metric="heldout_loss").words == "not comparable (other held-out rows)"
+
+
+def test_what_did_not_learn_counts_and_is_said(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [Arm("none", values(0)), arm(0.5, outcome="did not learn")])
+    row = compare([folder]).row("x")
+    assert (row.cell("final_loss").verdict, row.n_diverged) == ("worse", 0)
+    assert row.flags == (f"did not learn: seeds {', '.join(map(str, SEEDS))}",)
+
+
+def test_the_planned_margin_is_that_of_the_table_unless_another_is_given(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [Arm("none", values(0)), arm(0.01)], margin="0.2")
+    assert compare([folder]).row("x").cell("final_loss").verdict == "equivalent within margin"
+    assert compare([folder]).margin == "0.2"
+    assert compare([folder], margin="0.001").row("x").cell("final_loss").verdict == "worse"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gptlab.config import DataConfig
 from gptlab.data import cache, corpus, text
 from gptlab.data.batches import load
-from gptlab.data.texts import TextSource
+from gptlab.data.texts import TextSource, _scored, stretches
 from gptlab.data.tokenizer import make_tokenizer
 from gptlab.errors import ConfigError, GptlabError
 
@@ -87,7 +87,7 @@ def test_document_holds_out_whole_documents_and_nothing_of_them_is_trained_on(tm
     source = loaded(
         source="file", path=f"{tmp_path}/*.txt", tokenizer="byte", split="document", validation_fraction=0.2
     )
-    held_out = {row for batch in source.validation_batches(4, 16, 10) for row in batch.targets.unique().tolist()}
+    held_out = {row for batch in source.validation_batches(640, 16) for row in batch.targets.unique().tolist()}
     trained = {i for step in range(100) for i in source.train_batch(step, 8, 16, seed=1).inputs.unique().tolist()}
     assert held_out & trained <= {10}  # the line end
     assert len(held_out | trained) == 21
@@ -104,7 +104,7 @@ def test_document_holds_out_whole_documents_and_nothing_of_them_is_trained_on(tm
 def test_a_split_by_document_keeps_every_token_once(lengths: list[int], fraction: float) -> None:
     ids = np.arange(sum(lengths), dtype=np.uint16)
     whole = corpus.Corpus(ids, np.cumsum(lengths, dtype=np.int64), sum(lengths) - 1)
-    training, validation = corpus.split(whole, "document", fraction, "key")
+    training, validation = corpus.split(whole, "document", fraction, "key", lengths)
     one, two = all_ids(training), all_ids(validation)
     assert sorted(one + two) == ids.tolist()
     assert one and two
@@ -128,9 +128,46 @@ def test_training_reaches_every_place_and_validation_overlaps_nowhere(tmp_path: 
     source = loaded(100, source="file", path=file_of(tmp_path / "a.txt", content), tokenizer="ids")
     starts = {int(i) for step in range(200) for i in source.train_batch(step, 8, 4, seed=1).inputs[:, 0]}
     assert starts == set(range(86))  # 90 tokens to train on, rows of 5
-    batches = source.validation_batches(1, 4, 10)
-    assert [batch.inputs.tolist() for batch in batches] == [[[90, 91, 92, 93]], [[95, 96, 97, 98]]]
-    assert [batch.weights.tolist() for batch in batches] == [[0.5], [0.5]]  # type: ignore[union-attr]
+    (batch,) = source.validation_batches(100, 4)
+    assert batch.targets.tolist() == [[91, 92, 93, 94], [95, 96, 97, 98], [96, 97, 98, 99]]
+    scored = batch.targets[batch.weights > 0]  # type: ignore[operator]
+    assert scored.tolist() == list(range(91, 100))
+    assert set(batch.weights.unique().tolist()) == {0.0, 1 / 9}  # type: ignore[union-attr]
+    (few,) = source.validation_batches(6, 2)
+    assert few.targets.tolist() == [[91, 92], [93, 94], [95, 96]]
+
+
+@given(targets=st.integers(1, 5000), tokens=st.integers(1, 6000), contexts=st.tuples(*[st.integers(1, 700)] * 2))
+@settings(deadline=None, max_examples=100, derandomize=True)
+def test_the_same_targets_are_scored_once_whatever_the_context(
+    targets: int, tokens: int, contexts: tuple[int, int]
+) -> None:
+    ids = np.arange(targets + 1, dtype=np.uint16)
+    whole = corpus.Corpus(ids, np.array([targets + 1]), targets)
+    part = corpus._part(whole, [(0, targets + 1)])
+    starts, length = stretches(targets, tokens)
+    scored = []
+    for context in contexts:
+        rows = list(_scored(part, starts, length, context))
+        scored.append([int(i) for b in rows for i in b.targets[b.weights > 0]])  # type: ignore[operator]
+        assert all(b.inputs.shape[1] == min(context, length) for b in rows)
+        assert sum(float(b.weights.sum()) for b in rows) == pytest.approx(1)  # type: ignore[union-attr]
+    assert scored[0] == scored[1]
+    assert len(set(scored[0])) == len(scored[0]) == length * len(starts) <= min(tokens, targets)
+    assert len(scored[0]) > min(tokens, targets) // 2
+
+
+def test_tokenizers_hold_out_the_same_text(tmp_path: Path) -> None:
+    for i in range(30):
+        file_of(tmp_path / f"{i:02}.txt", " ".join(f"word{i} äöü" for _ in range(20 + 7 * i % 40)))
+    held = []
+    for tokenizer in ("byte", "char", "gpt2"):
+        source = loaded(50257, source="file", path=f"{tmp_path}/*.txt", tokenizer=tokenizer, split="document")
+        held.append(source.tokenizer.decode(all_ids(source._parts[1])))
+        lengths = source.bytes_per_token()
+        assert lengths is not None
+        assert sum(lengths[i] for i in all_ids(source._parts[1])) == len(held[-1].encode())
+    assert held[0] == held[1] == held[2]
 
 
 def test_the_unigram_entropy_of_text_is_that_of_its_training_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +268,7 @@ def test_a_file_smaller_than_one_context(tmp_path: Path) -> None:
     ):
         source.vet(64)
     with pytest.raises(ConfigError, match="rows of 64 need 65 in each"):
-        source.validation_batches(1, 64, 1)
+        source.validation_batches(64, 64)
 
 
 @pytest.mark.parametrize(

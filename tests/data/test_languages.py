@@ -252,7 +252,7 @@ def test_a_batch_follows_from_seed_and_step_alone(kind: str) -> None:
 
 def losses(batches: list[Batch]) -> tuple[float, int]:
     """What the true distribution loses, and the number of rows."""
-    total = sum(float((b.weights * b.surprisal.mean(dim=1)).sum()) for b in batches)  # type: ignore[operator, union-attr]
+    total = sum(float((b.weights * b.surprisal).sum()) for b in batches)  # type: ignore[operator]
     return total, sum(len(b.inputs) for b in batches)
 
 
@@ -260,9 +260,10 @@ def losses(batches: list[Batch]) -> tuple[float, int]:
 def test_validation_is_the_same_for_every_seed_and_its_weights_add_up(kind: str) -> None:
     one, two = (load(DataConfig(source=kind), 64, seed=s) for s in (1, 2))
     assert isinstance(one, TokenSource) and isinstance(two, TokenSource)
-    batches, again = one.validation_batches(8, 12, 40), two.validation_batches(8, 12, 40)
-    assert len(batches) == 40
-    assert all(torch.equal(a.inputs, b.inputs) and len(a.inputs) == 8 for a, b in zip(batches, again, strict=True))
+    batches, again = one.validation_batches(12 * 400, 12), two.validation_batches(12 * 400, 12)
+    assert [len(batch.inputs) for batch in batches] == [341, 59]  # 4,096 tokens at once
+    assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(batches, again, strict=True))
+    assert sorted({int(n) for b in batches for n in b.documents.unique()}) == list(range(400))  # type: ignore[union-attr]
     assert sum(float(b.weights.sum()) for b in batches) == pytest.approx(1, abs=1e-12)  # type: ignore[union-attr]
     assert one.entropy is not None
     assert losses(batches)[0] == pytest.approx(one.entropy.mean(12), abs=0.1)
@@ -270,9 +271,9 @@ def test_validation_is_the_same_for_every_seed_and_its_weights_add_up(kind: str)
 
 def test_few_strings_are_all_scored_so_that_the_loss_of_the_truth_is_the_floor() -> None:
     found = source("sentences")
-    total, rows = losses(found.validation_batches(8, 6, 1))
+    total, rows = losses(found.validation_batches(48, 6))
     assert (total, rows) == (pytest.approx(found.entropy.mean(6), abs=1e-12), 28)
-    assert losses(found.validation_batches(16, 18, 4))[1] == 64  # 21,952 strings of three sentences: a sample
+    assert losses(found.validation_batches(64 * 18, 18))[1] == 64  # 21,952 strings of three sentences: a sample
 
 
 def test_random_tokens_have_nothing_to_learn() -> None:

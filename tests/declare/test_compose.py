@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.version import VersionBase
 
-from gptlab.config import ModelConfig, delta
+from gptlab.config import ModelConfig, delta, identity, stored
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer, compose
 from gptlab.declare.overrides import short_key, slug
 from gptlab.errors import ConfigError
+from gptlab.model import build
+from gptlab.model.per_layer import BLOCK_KEYS
+from gptlab.planning.plan import expand
 
 
 @pytest.fixture
@@ -203,7 +207,7 @@ def test_unknown_key_in_an_override(here: Path, prefix: str) -> None:
         (["model.options=3"], ["model.options=3: must be names and values"]),
         (["model.options.norm=3"], ["model.options.norm=3: must be names and values"]),
         (["model.layers=3"], ["model.layers=3: must say what of which layers: model.layers.0.norm=identity, or in"]),
-        (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init?"]),
+        (["init=gpt2"], ["init=gpt2: 'init' does not exist. Did you mean model.init=gpt2?"]),
         (["probes.gradients=3"], ["probes.gradients=3: must be keys and values (batch_size, context, "]),
         (["data.prompt=${model.nrom}"], ["data.prompt=${model.nrom}: there is no key 'model.nrom'", "'model.norm'"]),
         (["seed=${seed}"], ["seed=${seed}: leads back to itself."]),
@@ -354,8 +358,8 @@ def test_what_is_said_can_be_typed(here: Path) -> None:
     said = refusal("model.layers=foo")
     assert compose([said.split(": ")[2].partition(",")[0]]).model.layers == {"0": {"norm": "identity"}}
     assert compose(["experiment.baseline=[relu,rmsnorm]"]).experiment.baseline == "[relu,rmsnorm]"
-    assert refusal("gradients=null").endswith("Did you mean probes.gradients?")
-    assert refusal("name=x").endswith("Did you mean experiment.name?")
+    assert refusal("gradients=null").endswith("Did you mean probes.gradients=null?")
+    assert refusal("name=x").endswith("Did you mean experiment.name=x?")
 
 
 def test_a_missing_mandatory_value_is_named(here: Path) -> None:
@@ -378,3 +382,70 @@ def test_every_shipped_option_composes(here: Path) -> None:
     for group in ("model", "train", "ablation", "probes", "experiment"):
         for option in groups[group]:
             compose([f"{group}={option}"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "line"),
+    [
+        (["model=deep_mlp", "model.n_layers=12"], "model.n_layers", "model.layer_sizes=[3,3,3,3,3,3,3,3,3,3,3,3,1]"),
+        (["model=deep_mlp", "model.n_layers=6"], "model.n_layers", "model.layer_sizes=[3,3,3,3,3,3,1]"),
+        (["model=deep_mlp", "model.emb_dim=768"], "model.emb_dim", "model.layer_sizes=[3,768,768,768,768,1]"),
+        (["model=tiny", "model.layer_sizes=null"], "model.layer_sizes", "model=deep_mlp"),
+        (["model=tiny", "model.attention=identity", "model.n_kv_heads=12"], "model.n_kv_heads", None),
+        (["model=tiny", "model={attention:identity,n_kv_heads:4}"], "model.n_kv_heads", None),
+    ],
+)
+def test_a_typed_key_that_nothing_reads_is_refused_at_its_default_too(
+    here: Path, overrides: list[str], key: str, line: str | None
+) -> None:
+    data = "data=five_layer_input" if "model=deep_mlp" in overrides else "data=random_tokens"
+    with pytest.raises(ConfigError) as caught:
+        compose([*overrides, data])
+    assert (caught.value.code, caught.value.key) == ("model-key-unread", key)
+    assert caught.value.facts["command"] == line
+    typed = overrides[-1].partition("=")[2]
+    assert f"{key}={typed}" in str(caught.value) or "{" in typed
+    if line:  # what is told to be typed is itself accepted
+        compose(["model=deep_mlp", "data=five_layer_input"] + [line] * ("sizes" in line))
+
+
+def test_config_yaml_has_no_key_that_its_architecture_does_not_read(here: Path) -> None:
+    deep = compose(["model=deep_mlp", "data=five_layer_input"])
+    assert set(stored(deep)["model"]) == {"architecture", "layer_sizes", "activation", "shortcut", "init", "options"}
+    gpt = compose(["model=tiny", "data=random_tokens"])
+    assert "layer_sizes" not in stored(gpt)["model"]
+    for config in (deep, gpt):
+        assert identity(stored(config)) == identity(config) == identity(dataclasses.asdict(config))
+
+
+def test_options_of_a_layer_are_settled(here: Path) -> None:
+    base = ["model=tiny", "data=random_tokens"]
+    plain = compose(base)
+    window = compose([*base, "model.layers.1.options.attention.window=8"])
+    assert window.model.layers == {"1": {"options": {"attention": {"window": 8}}}}
+    (run,) = expand([*base, "model.layers.1={options: {attention: {window: 8}}}"]).runs
+    assert identity(run.config) == identity(window)
+    at_default = compose([*base, "model.layers.1.options.norm.eps=1e-5", "model.layers.0.options={}"])
+    assert identity(at_default) == identity(plain)
+    back = compose([*base, "model.options.norm.eps=1", "model.layers.1.options.norm.eps=1e-5"])
+    assert back.model.layers == {"1": {"options": {"norm": {"eps": 1e-5}}}}  # it undoes what the model says
+    again = compose([*base, "model.options.norm.eps=1", "model.layers.1.options.norm.eps=1"])
+    assert identity(again) == identity(compose([*base, "model.options.norm.eps=1"]))
+
+
+BLOCK_VALUES = {
+    "norm": "rmsnorm", "norm_placement": "post", "layout": "parallel", "activation": "relu", "feed_forward": "swiglu",
+    "expansion": "2", "hidden_dim": "24", "hidden_multiple": "7", "feed_forward_bias": "false",
+    "attention": "identity", "causal": "false", "n_heads": "2", "n_kv_heads": "1", "head_dim": "5",
+    "qkv_bias": "true", "attention_bias": "false", "shortcut": "scaled", "shortcut_attention": "none",
+    "shortcut_feed_forward": "none", "drop_rate": "0.2", "drop_attention": "0.2", "drop_shortcut": "0.2",
+    "drop_feed_forward": "0.2", "options": "{norm: {eps: 0.1}}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", BLOCK_KEYS)
+def test_every_key_of_a_block_settles_for_one_layer(here: Path, key: str) -> None:
+    (run,) = expand(["model=tiny", "data=random_tokens", f"model.layers.1.{key}={BLOCK_VALUES[key]}"]).runs
+    layer = run.config.model.layers["1"]
+    assert list(layer) == [key]
+    build(run.config)

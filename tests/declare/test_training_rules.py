@@ -10,6 +10,7 @@ from gptlab.config import Config, TrainConfig, identity
 from gptlab.metrics import METRICS
 from gptlab.planning.plan import expand
 from gptlab.training.budget import Budget
+from gptlab.training.intervals import in_steps
 
 BASE = ["model=tiny", "train.budget=10"]
 
@@ -89,19 +90,19 @@ def test_warm_up_longer_than_a_budget_in_flops(monkeypatch: pytest.MonkeyPatch) 
     assert not built
 
 
-@pytest.mark.parametrize("name", ["evaluate_every", "log_every", "checkpoint_every"])
+@pytest.mark.parametrize("name", ["evaluation.every", "train.log_every", "train.checkpoint_every"])
 def test_the_start_and_the_end_always_come(name: str) -> None:
     """So an interval that is longer than the run says: only these."""
-    compose([*BASE, f"train.{name}=100"])
+    compose([*BASE, f"{name}=100"])
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
         ("train.budget=20,40", "train.probe_every=30", "probes=default"),
-        ("train.budget=100,200,400", "train.evaluate_every=50", "train.average_last=4"),
+        ("train.budget=100,200,400", "evaluation.every=50", "train.average_last=4"),
         ("ablation=no_dropout,none", "probes=default", "probes.gradients.dropout=true"),
-        ("model=toy_lesson", "model.vocab_size=32", "data=sentences,markov", "train=toy", "train.evaluation_batches=2"),
+        ("model=toy_lesson", "model.vocab_size=32", "data=sentences,markov", "train=toy", "evaluation.tokens=2"),
         ("train.budget=5", "model.causal=true,false", "experiment.primary_metric=final_causal_loss"),
         ("train.budget=5", "data=python_docs,markov", "experiment.primary_metric=final_excess"),
     ],
@@ -124,14 +125,63 @@ def test_what_no_run_of_the_sweep_uses_is_refused() -> None:
 def test_presets_and_defaults_may_be_made_for_longer_runs() -> None:
     compose(["model=tiny", "train.budget=1"])
     compose(["model=tiny", "train=small", "train.budget=20", "train.warmup=2"])  # evaluates every 100
-    compose(["model=tiny", "train=small", "train.budget=100"])  # the preset's warm-up is all of it
     assert "would never begin" in refusal("train=small", "train.budget=80", "train.warmup=80", base=["model=tiny"])
-    base = ["model=tiny", "train=small", "train.budget=100"]
+    base = ["model=tiny", "train=small", "train.budget=1"]  # the preset's warm-up is all of it
+    compose(base)
     assert "would never begin" in refusal("train.schedule=linear", base=base)
 
 
+def test_intervals_may_be_shares_of_the_run() -> None:
+    """Settled into whole steps before the id: a preset at its own budget is what it was when it said the steps."""
+    own = compose(["model=tiny", "train=small"])
+    assert (own.train.warmup, own.train.log_every, own.evaluation.every) == (100, 10, 100)
+    assert all(isinstance(value, int) for value in (own.train.warmup, own.train.log_every, own.evaluation.every))
+    short = compose(["model=tiny", "train=small", "train.budget=60"])
+    assert (short.train.warmup, short.train.log_every, short.evaluation.every) == (6, 1, 6)
+    said = ["train.warmup=6", "train.log_every=1", "evaluation.every=6"]
+    assert identity(short) == identity(compose(["model=tiny", "train=small", "train.budget=60", *said]))
+    tokens = compose(["model=tiny", "train.budget=102400", "train.budget_unit=tokens", "evaluation.every=0.05"])
+    assert tokens.evaluation.every == 5  # of 100 steps
+    flops = compose(["model=tiny", "train.budget=1.06e9", "train.budget_unit=flops", "train.warmup=0.5"])
+    budget = Budget.of(flops)
+    assert in_steps(flops.train, budget).warmup == round(budget.steps / 2) > 1  # type: ignore[operator]
+    one = compose([*BASE, "train.warmup=1", "evaluation.every=1"])
+    assert (one.train.warmup, one.evaluation.every) == (1, 1)  # one step, not all of the run
+    assert refusal("train.warmup=2.5") == "train.warmup=2.5: must be whole steps, or below 1 a share of the run."
+    timed = compose([*BASE, "train.budget_unit=seconds", "train.warmup=0.1", "evaluation.every=0.1"])
+    assert (timed.train.warmup, timed.evaluation.every) == (0.1, 0.1)  # of the time: steps are not known
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("train.evaluate_every=50", "evaluation.every=50"),
+        ("train.evaluate_every=100", "evaluation.every=100"),  # the default: still nothing that would be read
+        ("train.evaluation_batches=4", "evaluation.tokens=4096"),  # 4 batches of 16 rows of 64
+    ],
+)
+def test_keys_that_moved_say_where_they_went(given: str, line: str) -> None:
+    assert refusal(given).endswith(f"Write {line}.")
+    compose([*BASE, line])
+    assert compose(BASE).train.evaluate_every == 100  # accepted where it was never touched: configs of older runs
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("evaluation.context=65", "longer than model.context_length=64"),
+        ("evaluation.tokens=0", "must be 1 or more"),
+        ("evaluation.every=0", "must be above 0"),
+        ("evaluation.batches=3", "'batches' does not exist"),
+    ],
+)
+def test_evaluations_that_cannot_be(given: str, words: str) -> None:
+    assert words in refusal(given)
+    assert "would be ignored" in refusal("evaluation.final=false", "evaluation.final_tokens=5")
+
+
 def test_the_mean_of_more_evaluations_than_there_are() -> None:
-    base = [*BASE, "train.evaluate_every=4"]  # at 4, 8 and the end
+    base = [*BASE, "evaluation.every=4"]  # at 4, 8 and the end
     compose([*base, "train.average_last=3"])
     assert "the run has 3 evaluations after its start" in refusal("train.average_last=4", base=base)
 
@@ -146,8 +196,8 @@ def test_a_schedule_that_never_begins() -> None:
 
 def test_a_language_of_few_strings_is_scored_as_a_whole() -> None:
     base = ["model=toy_lesson", "data=sentences", "train=toy"]
-    assert "takes all rows of data.source=sentences" in refusal("train.evaluation_batches=2", base=base)
-    compose(["model=tiny", "data=markov", "train.budget=5", "train.evaluation_batches=2"])
+    assert "takes all rows of data.source=sentences" in refusal("evaluation.tokens=2", base=base)
+    compose(["model=tiny", "data=markov", "train.budget=5", "evaluation.tokens=2"])
 
 
 @pytest.mark.parametrize(
@@ -189,6 +239,7 @@ def test_dropout_of_a_model_that_has_none() -> None:
 
 def test_seconds_have_no_schedule() -> None:
     assert "nobody knows how many steps" in refusal("train.budget_unit=seconds", "train.schedule=cosine")
+    assert "end before its peak rate" in refusal("train.budget_unit=seconds", "train.warmup=1000000")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +259,13 @@ def test_nothing_configured_is_ignored(overrides: tuple[str, ...], key: str) -> 
 
 @pytest.mark.parametrize(
     "override",
-    ["train.learning_rate=1e-2", "train.checkpoint_every=5", "tracker=tensorboard", "data.validation_fraction=0.2"],
+    [
+        "train.learning_rate=1e-2",
+        "train.checkpoint_every=5",
+        "evaluation.every=5",
+        "tracker=tensorboard",
+        "data.validation_fraction=0.2",
+    ],
 )
 def test_without_a_budget_nothing_is_read(override: str) -> None:
     assert "train.budget is null" in refusal(override, base=["model=tiny"])

@@ -104,8 +104,9 @@ def other_values(model: ModelConfig, key: str) -> list[Any]:
     rules = {field.name: field.metadata for field in dataclasses.fields(model)}[key]
     if key in ("shortcut_attention", "shortcut_feed_forward"):
         return [part.name for part in builtin("shortcut") if part.name != (now or model.shortcut)]
-    if key in registry.SLOTS:
-        return [part.name for part in builtin(key) if part.name != now]
+    slots = {registry.key_of(slot): slot for slot in registry.SLOTS}
+    if key in slots:
+        return [part.name for part in builtin(slots[key]) if part.name != now]
     if "choices" in rules:
         return [choice for choice in rules["choices"] if choice != now]
     if isinstance(now, bool):

@@ -23,20 +23,29 @@ def test_forward_is_transformers_gpt2_with_the_same_weights(tie: bool) -> None:
         n_layer=3,
         n_head=3,
         tie_word_embeddings=tie,
+        layer_norm_epsilon=3e-4,
         use_cache=False,
         bos_token_id=0,
         eos_token_id=0,
     )
     with torch.random.fork_rng():
         theirs = transformers.GPT2LMHeadModel(config).eval()
-    ours = build(Config(model=replace(SMALL, qkv_bias=True, tie_weights=tie, init="gpt2")))
+    options = {"norm": {"eps": 3e-4}}
+    ours = away_from_ones(
+        build(Config(model=replace(SMALL, qkv_bias=True, tie_weights=tie, init="gpt2", options=options)))
+    )
     state = dict(ours.named_parameters())
     with torch.no_grad():
         theirs.transformer.wte.weight.copy_(state["tok_emb.weight"])
         theirs.transformer.wpe.weight.copy_(state["pos_emb.weight"])
         theirs.lm_head.weight.copy_(ours.out_head.weight)
+        theirs.transformer.ln_f.weight.copy_(state["final_norm.scale"])
+        theirs.transformer.ln_f.bias.copy_(state["final_norm.shift"])
         for i, block in enumerate(theirs.transformer.h):
             at = f"trf_blocks.{i}."
+            for theirs_norm, our_norm in ((block.ln_1, "norm1"), (block.ln_2, "norm2")):
+                theirs_norm.weight.copy_(state[f"{at}{our_norm}.scale"])
+                theirs_norm.bias.copy_(state[f"{at}{our_norm}.shift"])
             for kind in ("weight", "bias"):  # their Conv1D is transposed
                 qkv = torch.cat([state[f"{at}att.W_{n}.{kind}"] for n in ("query", "key", "value")])
                 getattr(block.attn.c_attn, kind).copy_(qkv.t())
@@ -56,13 +65,17 @@ def ids(length: int = 11) -> torch.Tensor:
     return torch.randint(61, (2, length), generator=torch.Generator().manual_seed(0))
 
 
-def ours(**changes: object) -> torch.nn.Module:
-    model = build(Config(model=ModelConfig(**FAMILY, init="gpt2", **changes)))
-    with torch.no_grad():  # away from ones and zeros, so that a misplaced norm or bias shows
+def away_from_ones(model: torch.nn.Module) -> torch.nn.Module:
+    """Norm scales and biases away from ones and zeros, so that a misplaced one shows."""
+    with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 torch.nn.init.uniform_(parameter, 0.5, 1.5, generator=torch.Generator().manual_seed(len(name)))
     return model
+
+
+def ours(**changes: object) -> torch.nn.Module:
+    return away_from_ones(build(Config(model=ModelConfig(**FAMILY, init="gpt2", **changes))))
 
 
 def theirs(config: object, kind: str) -> torch.nn.Module:
@@ -81,7 +94,7 @@ def llama_names(model: torch.nn.Module, inner: dict[str, str]) -> dict[str, torc
     state = dict(model.named_parameters())
     theirs = {"model.embed_tokens.weight": state["tok_emb.weight"], "model.norm.weight": state["final_norm.scale"]}
     theirs["lm_head.weight"] = state["out_head.weight"]
-    for i in range(3):
+    for i in range(len(model.trf_blocks)):
         for their_name, our_name in inner.items():
             theirs[f"model.layers.{i}.{their_name}.weight"] = state[f"trf_blocks.{i}.{our_name}"]
     return theirs
@@ -101,11 +114,13 @@ LLAMA_BLOCK = {
 @pytest.mark.parametrize("n_kv_heads", [6, 2, 1])
 def test_llama(n_kv_heads: int) -> None:
     model = ours(
-        norm="rmsnorm", feed_forward="swiglu", expansion=8 / 3, position="rope", n_kv_heads=n_kv_heads, **NO_BIAS
-    )
+        norm="rmsnorm", feed_forward="swiglu", expansion=8 / 3, position="rope", n_kv_heads=n_kv_heads,
+        options={"norm": {"eps": 3e-4}, "position": {"base": 777.0}}, **NO_BIAS,
+    )  # fmt: skip
     config = transformers.LlamaConfig(
         vocab_size=61, hidden_size=24, intermediate_size=64, num_hidden_layers=3, num_attention_heads=6,
-        num_key_value_heads=n_kv_heads, max_position_embeddings=16, rms_norm_eps=1e-5, use_cache=False,
+        num_key_value_heads=n_kv_heads, max_position_embeddings=16, rms_norm_eps=3e-4, use_cache=False,
+        rope_theta=777.0, rope_parameters={"rope_type": "default", "rope_theta": 777.0},
         bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     other = theirs(config, "LlamaForCausalLM")
@@ -118,11 +133,12 @@ def test_llama(n_kv_heads: int) -> None:
 def test_olmo2() -> None:
     model = ours(
         norm="rmsnorm", norm_placement="out", feed_forward="swiglu", expansion=8 / 3, position="rope",
-        options={"attention": {"qk_norm": "rms_full"}}, **NO_BIAS,
+        options={"attention": {"qk_norm": "rms_full"}, "norm": {"eps": 3e-4}, "position": {"base": 777.0}}, **NO_BIAS,
     )  # fmt: skip
     config = transformers.Olmo2Config(
         vocab_size=61, hidden_size=24, intermediate_size=64, num_hidden_layers=3, num_attention_heads=6,
-        max_position_embeddings=16, rms_norm_eps=1e-5, rope_theta=10_000.0, use_cache=False,
+        max_position_embeddings=16, rms_norm_eps=3e-4, rope_theta=777.0, use_cache=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 777.0},
         bos_token_id=0, eos_token_id=0, pad_token_id=0,
     )  # fmt: skip
     other = theirs(config, "Olmo2ForCausalLM")
@@ -135,11 +151,12 @@ def test_olmo2() -> None:
 
 def test_gpt_j() -> None:
     model = ours(
-        layout="parallel", position="rope", attention_bias=False, options={"position": {"pairing": "interleaved"}}
-    )
+        layout="parallel", position="rope", attention_bias=False,
+        options={"position": {"pairing": "interleaved"}, "norm": {"eps": 3e-4}},
+    )  # fmt: skip
     config = transformers.GPTJConfig(
         vocab_size=61, n_positions=16, n_embd=24, n_layer=3, n_head=6, rotary_dim=4, use_cache=False,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+        layer_norm_epsilon=3e-4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     other = theirs(config, "GPTJForCausalLM")
     state = dict(model.named_parameters())
@@ -160,10 +177,12 @@ def test_gpt_j() -> None:
 
 
 def test_bloom() -> None:
-    model = ours(position="alibi", qkv_bias=True)  # Bloom has a norm on the embeddings, made the identity here
+    model = ours(
+        position="alibi", qkv_bias=True, options={"norm": {"eps": 3e-4}}
+    )  # Bloom has a norm on the embeddings, made the identity here
     config = transformers.BloomConfig(
         vocab_size=61, hidden_size=24, n_layer=3, n_head=6, use_cache=False, bos_token_id=0, eos_token_id=0,
-        tie_word_embeddings=False, hidden_dropout=0.0, attention_dropout=0.0,
+        layer_norm_epsilon=3e-4, tie_word_embeddings=False, hidden_dropout=0.0, attention_dropout=0.0,
     )  # fmt: skip
     other = theirs(config, "BloomForCausalLM")
     other.transformer.word_embeddings_layernorm = torch.nn.Identity()
@@ -188,3 +207,17 @@ def test_bloom() -> None:
         torch.testing.assert_close(
             model(ids()), other(ids()).logits, rtol=0, atol=2e-5
         )  # their GELU is another tanh form
+
+
+def test_the_norm_of_queries_and_keys_has_the_options_of_the_slot() -> None:
+    """The published fault: queries and keys normed with another eps than the one that is declared."""
+    for declared in (1e-6, 3e-2):
+        config = ModelConfig(
+            **FAMILY, norm="rmsnorm", options={"attention": {"qk_norm": "rms"}, "norm": {"eps": declared}}
+        )
+        attention = build(Config(model=config)).trf_blocks[0].att
+        assert attention.query_norm.eps == attention.key_norm.eps == declared
+    bare = build(Config(model=replace(config, options=config.options | {"norm": {"affine": False}})))
+    assert not [name for name, _ in bare.named_parameters() if "query_norm" in name]
+    mixed = ModelConfig(**FAMILY, options={"attention": {"qk_norm": "rms"}, "norm": {"bias": False, "eps": 3e-2}})
+    assert build(Config(model=mixed)).trf_blocks[0].att.query_norm.eps == 3e-2  # bias is layernorm's alone

@@ -215,7 +215,7 @@ def test_attention_refuses(options: dict[str, object], words: str) -> None:
 def test_rope_keeps_norms_and_sees_only_distances(pairing: str) -> None:
     rope = RotaryPosition(64, 24, 3, pairing=pairing).double()
     q, k = randn(1, 1, 1, 8), randn(1, 1, 1, 8, seed=2)
-    turned_q, turned_k = (t[0, 0] for t in rope.rotate(q.expand(1, 1, 64, 8), k.expand(1, 1, 64, 8)))
+    turned_q, turned_k = (t[0, 0] for t in rope.rotate(q.expand(1, 1, 64, 8), k.expand(1, 1, 64, 8), torch.arange(64)))
     torch.testing.assert_close(turned_q.norm(dim=-1), q.norm().expand(64), rtol=0, atol=1e-6)
     logits = turned_q @ turned_k.T
     torch.testing.assert_close(logits[5, 2], logits[45, 42], rtol=0, atol=1e-5)
@@ -226,14 +226,15 @@ def test_rope_pairings_are_permutations_of_each_other() -> None:
     half, interleaved = RotaryPosition(16, 24, 3), RotaryPosition(16, 24, 3, pairing="interleaved")
     x = randn(1, 3, 16, 8).float()
     order = torch.arange(8).view(2, 4).T.flatten()  # 0 4 1 5 2 6 3 7
-    torch.testing.assert_close(half.rotate(x, x)[0][..., order], interleaved.rotate(x[..., order], x)[0])
+    at = torch.arange(16)
+    torch.testing.assert_close(half.rotate(x, x, at)[0][..., order], interleaved.rotate(x[..., order], x, at)[0])
 
 
 def test_alibi_slopes_and_bias() -> None:
     assert alibi_slopes(8) == [2.0**-i for i in range(1, 9)]
     twelve = alibi_slopes(12)
     assert twelve[8:] == pytest.approx([0.7071, 0.3536, 0.1768, 0.0884], abs=1e-4)
-    bias = ALiBi(8).bias(5, torch.zeros(1))
+    bias = ALiBi(8).bias(torch.arange(5), torch.arange(5))
     assert bias.shape == (8, 5, 5)
     assert bias[0, 4].tolist() == [-2.0, -1.5, -1.0, -0.5, 0.0]
 
@@ -307,7 +308,9 @@ def test_more_placements_by_their_formulas() -> None:
     peri, sandwich = make(norm_placement="peri"), make(norm_placement="sandwich")
     ids = torch.tensor([[1, 2, 3]])
     y = peri.emb_norm(peri.tok_emb(ids) + peri.pos_emb.weight[:3])
-    torch.testing.assert_close(peri(ids), sandwich.out_head(sandwich.final_norm(sandwich.trf_blocks(y))))
+    torch.testing.assert_close(
+        peri(ids), sandwich.out_head(sandwich.final_norm(nn.Sequential(*sandwich.trf_blocks)(y)))
+    )
 
 
 def test_deepnorm_draws_the_branches_smaller() -> None:
@@ -376,7 +379,7 @@ def test_settings_per_layer_are_checked(layers: dict[str, object], words: str) -
 def test_embedding_scale() -> None:
     plain, scaled = make(position="none"), make(position="none", embedding_scale="sqrt_dim")
     ids = torch.tensor([[1, 2, 3]])
-    x = plain.trf_blocks(math.sqrt(24) * plain.tok_emb(ids))
+    x = nn.Sequential(*plain.trf_blocks)(math.sqrt(24) * plain.tok_emb(ids))
     torch.testing.assert_close(scaled(ids), plain.out_head(plain.final_norm(x)))
 
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlab.config import Config, ModelConfig
+from gptlab.errors import ConfigError
 from gptlab.model import GPT, build, skeleton
 from tests.support.book import book_gpt
 
@@ -145,7 +146,7 @@ def test_dummy_model_still_gives_logits() -> None:
     assert model(model.example_input(2, 4)).shape == (2, 4, 50257)
     small = make(norm="identity", attention="identity", feed_forward="identity", shortcut="none")
     x = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(small.trf_blocks(x), x)
+    assert torch.equal(nn.Sequential(*small.trf_blocks)(x), x)
 
 
 def parameters(**changes: object) -> int:
@@ -210,3 +211,22 @@ def test_the_books_untrained_text() -> None:
         for _ in range(10):
             tokens.append(int(model(torch.tensor([tokens]))[0, -1].argmax()))
     assert tokens[4:] == [27018, 24086, 47843, 30961, 42348, 7267, 49706, 43231, 47062, 34657]
+
+
+def test_an_untied_state_is_not_poured_into_a_tied_model() -> None:
+    """It said `all keys matched`, and the embedding was lost."""
+    with torch.no_grad(), torch.random.fork_rng():
+        sizes = ModelConfig(vocab_size=20, emb_dim=8, n_heads=2, n_layers=1)
+        tied, untied = (GPT(replace(sizes, tie_weights=wanted)) for wanted in (True, False))
+        for weight in (*tied.parameters(), *untied.parameters()):
+            weight.normal_()
+    before = tied.tok_emb.weight.clone()
+    with pytest.raises(ConfigError) as caught:
+        tied.load_state_dict(untied.state_dict())
+    assert (caught.value.code, caught.value.key) == ("weights-not-tied", "model.tie_weights")
+    assert torch.equal(tied.tok_emb.weight, before)
+    with torch.no_grad():
+        untied.out_head.weight.copy_(untied.tok_emb.weight)
+    tied.load_state_dict(untied.state_dict())  # equal tables are one table
+    assert torch.equal(tied.out_head.weight, untied.tok_emb.weight)
+    tied.load_state_dict(tied.state_dict())

@@ -187,7 +187,7 @@ def test_shapes(batch: int, context: int, module: str, shape: tuple[int, ...]) -
 def test_shapes_by_number() -> None:
     rows = trace(config().model, 8, 1024)
     assert rows[-1]["bytes"] == 1_646_821_376  # SHP-b8bytes
-    blocks = [r for r in rows if r["type"] == "Block"]
+    blocks = [r for r in rows if r["type"] == "Serial"]
     assert len({r["output_shape"] for r in blocks}) == 1 and len(blocks) == 12  # SHP-twelve
     assert sum(r["type"] == "Add" for r in rows) == 24  # SHP-24
     assert trace(config("model=dummy").model, 2, 4)[-1]["output_shape"] == "(2, 4, 50257)"  # SHP-logits, SHP-identity

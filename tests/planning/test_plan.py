@@ -163,7 +163,7 @@ def test_an_experiment_may_choose_its_baseline(here: Path) -> None:
     plan = tiny("experiment=post", "ablation=none,[post_ln,relu]")
     assert compared(plan) == {
         "post_ln 123": "post_ln 123",
-        "none 123": "post_ln 123",
+        "no_ablation 123": "post_ln 123",
         "post_ln+relu 123": "post_ln 123",
     }
     assert plan.runs[2].delta == {"model.activation": ("gelu_tanh", "relu")}
@@ -186,7 +186,7 @@ def test_a_baseline_that_nothing_is_compared_with(here: Path) -> None:
         (["seed=range(3,1)"], ["seed=range(3,1)", "nothing would run"]),
         (["seed=interval(0,1)"], ["seed=interval(0,1)", "range"]),
         (["seed=0,0,1"], ["the same run", "seed=0"]),
-        (["output_dir=a,b"], ["output_dir"]),
+        (['output_dir="a","b"'], ["output_dir"]),
         (["ablation=[relu,silu]"], ["ablation=[relu,silu]", "relu sets model.activation=relu", "silu sets silu"]),
         (
             ["ablation=relu", "model.activation=silu"],
@@ -244,7 +244,7 @@ def test_the_same_words_plan_the_same_runs() -> None:
     first, second = (tiny("ablation=relu,post_ln", "seed=1,2").to_json(["gptlab"]) for _ in range(2))
     assert json.dumps(first) == json.dumps(second)
     assert first["schema"] == 1 and first["command"] == ["gptlab"]
-    assert list(first["runs"][0]) == ["id", "label", "seed", "folder", "overrides", "baseline_id", "delta"]
+    assert list(first["runs"][0]) == ["id", "label", "seed", "variant", "folder", "overrides", "baseline_id", "delta"]
 
 
 def test_folders_are_short_and_safe() -> None:

@@ -28,7 +28,7 @@ TEXT = "some words, and some more of them. " * 40
 OTHER = "other word, and some more of them. " * 40  # of the same length
 WORDS = ["model=tiny", "probes=counting", "data=text", "data.path=text.txt", "train=small", "train.budget=6",
          "train.context=8", "train.batch_size=2", "train.checkpoint_every=2", "train.warmup=0",
-         "train.evaluate_every=2", "train.log_every=1"]  # fmt: skip
+         "evaluation.every=2", "train.log_every=1"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -129,7 +129,9 @@ def test_every_way_to_end_is_recorded_and_costs_its_run_only() -> None:
     }  # fmt: skip
     found = {kind: state_of(study / run.folder) for kind, run in zip(kinds, plan.runs, strict=True)}
     assert {kind: state.name for kind, state in found.items()} == states
-    assert found["raise"].reason == "ValueError: no luck" and "Traceback" in json.loads((study / folders["raise"] / "result.json").read_text())["traceback"]
+    folders = {kind: study / run.folder for kind, run in zip(kinds, plan.runs, strict=True)}
+    assert found["raise"].reason == "ValueError: no luck"
+    assert "Traceback" in json.loads((folders["raise"] / "result.json").read_text())["traceback"]
     assert found["exit"].reason == "SystemExit: 0"
     assert "killed by SIGKILL (out of memory?)" in found["kill"].reason
     assert "exit code 0" in found["hard_exit"].reason

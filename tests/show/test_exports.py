@@ -18,11 +18,13 @@ import pytest
 from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import Comparison
+from gptlab.errors import ConfigError
 from gptlab.show.columns import PAPER, SCREEN
 from gptlab.show.comparison_table import print_comparison
 from gptlab.show.exports import export
 from gptlab.show.finish import finish_study
 from gptlab.show.tables import tables
+from gptlab.store.study import describe_change
 from tests.comparing.test_compare import JITTER, NOISE, SEEDS, values
 from tests.support.seeded import Arm, make_seeded
 from tests.support.synthetic import TWELVE, make_study
@@ -415,3 +417,48 @@ def test_a_study_in_which_nothing_finished_has_whole_sentences(tmp_path: Path) -
     for text in (*texts, page):
         assert not re.search(r"[:,] ?\.(\s|<|$)|: ?;|\(\)", text)
     assert "No run has finished." in texts[1]
+
+
+def test_has_none_and_is_one_are_two_things(tmp_path: Path) -> None:
+    folder = make_seeded(tmp_path, [Arm("none", values(0, [1, 2, 3])), Arm("x", values(1, [1, 2, 3]), {"n_layers": 9})])
+    alone = [run.folder for run in compare([folder]).row("x").runs.values()]
+    (row,) = compare(alone).rows
+    assert row.lacks_baseline
+    assert "| (its baseline is not among these) |" in export(compare(alone), "md")
+    assert not compare([folder]).row("none").lacks_baseline
+
+
+def test_a_plugin_is_no_change_beside_another() -> None:
+    assert (
+        describe_change({"plugins": ([], ["mine"]), "model.norm": ("layernorm", "mine")}) == "norm: layernorm -> mine"
+    )
+    assert describe_change({"plugins": ([], ["mine"])}) == 'plugins: [] -> ["mine"]'
+
+
+def test_one_table_with_the_columns_asked_for(comparison: Comparison) -> None:
+    text = export(comparison, "md", ["mean_sd", "verdict"], "Norms *of* all")
+    assert text.startswith("### Norms \\*of\\* all\n")
+    head, _, *rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert head.startswith("| variant | final_loss | final_loss verdict |")
+    assert len(rows) == len(comparison.rows)
+    assert re.match(r"\| none \| 3\.\d+ ± 0\.\d+ \|", rows[0])
+    assert r"\caption{Norms" in export(comparison, "latex", ["mean_sd"], "Norms")
+    with pytest.raises(ConfigError) as caught:
+        export(comparison, "md", ["verdit"])
+    assert "verdict" in str(caught.value)
+
+
+def test_the_command_in_markdown_can_be_copied(tmp_path: Path) -> None:
+    arms = [Arm("none", values(0, [1])), Arm("x", values(1, [1]), {"n_layers": 9})]
+    given = ["gptlab", "ablation=[none,x]", "experiment.name=a_b"]
+    text = export(compare([make_seeded(tmp_path, arms, command=given)]), "md")
+    assert "`gptlab 'ablation=[none,x]' experiment.name=a_b seed=1,2,3,4,5`" in text
+
+
+def test_the_documented_keys_are_those_of_the_json(comparison: Comparison) -> None:
+    document = json.loads(export(comparison, "json"))
+    path = Path(__file__).parents[2] / "docs" / "compare-json.md"
+    top, row = path.read_text(encoding="utf-8").split("## A row")
+    named = [re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in (top, row)]
+    assert named[0] == list(document)
+    assert named[1] == ["metric", "step", *list(document["rows"][0])[1:]]

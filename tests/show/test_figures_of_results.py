@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import statistics
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gptlab.cli import main
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import BETTER, NOT_COMPARABLE, UNCLEAR, Cell, Comparison, Row
 from gptlab.show.figures import figures, write_figures
@@ -21,7 +23,9 @@ from gptlab.show.figures.isolation import best, isolation_figure
 from gptlab.show.figures.knobs import knobs
 from gptlab.show.figures.pareto import front, pareto_figure
 from gptlab.show.figures.style import drawing, svg
+from gptlab.show.finish import finish_study
 from gptlab.store.study import load_study
+from tests.support.seeded import Arm, make_seeded
 from tests.support.synthetic import TWELVE, make_study
 from tests.support.trained import CHANGES, make_grid, make_trained
 
@@ -220,3 +224,38 @@ def test_values_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     assert not math.isfinite(study.steps["value"].max(skipna=False))
     points = pareto_figure(study, "final_loss")
     assert points is None or all(math.isfinite(end) for axes in points.axes for end in axes.get_ylim())
+
+
+def test_a_figure_that_fails_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("by hand\nsecond line")
+
+    monkeypatch.setattr("gptlab.show.figures.pareto_figure", fails)
+    folder = make_trained(tmp_path, ("none", "relu"), (1, 2, 3))
+    finish_study(folder, 100, io.StringIO())
+    drawn = {path.stem for path in (folder / "figures").iterdir()}
+    assert {"loss_curves", "differences", "parameters"} <= drawn
+    assert "cost" not in drawn
+    assert "could not be drawn: ZeroDivisionError: by hand." in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_variant_that_ends_in_the_first_half_has_its_curve(tmp_path: Path) -> None:
+    arms = [Arm("none", {1: 3.0, 2: 3.1, 3: 3.2}, curve=range(0, 100, 10))]
+    arms.append(Arm("short", {1: 3.0, 2: 3.1, 3: 3.2}, {"n_layers": 3}, curve=range(0, 40, 10)))
+    study = load_study(make_seeded(tmp_path, arms))
+    with drawing():
+        figure = curves_figure(study)
+        assert figure is not None
+        assert svg(figure)
+
+
+def test_the_figures_of_a_study_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_trained(tmp_path / "study", ("none", "relu"), (1, 2, 3))
+    asked = ["figures", "--study", str(folder), "--only", "differences", "--format", "pdf", "--no-title"]
+    assert main([*asked, "-o", str(tmp_path / "paper")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'paper' / 'differences.pdf'}\n"
+    assert [path.name for path in (tmp_path / "paper").iterdir()] == ["differences.pdf"]
+    assert (tmp_path / "paper" / "differences.pdf").read_bytes().startswith(b"%PDF")
+    assert main(["figures", "--study", str(folder), "--only", "diferences"]) == 2
+    assert "differences" in capsys.readouterr().err
+    assert main(["figures", "--no-title"]) == 2

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,17 @@ def test_without_a_hook_nothing_is_counted() -> None:
 
 def test_nothing_else_in_the_package_writes_files() -> None:
     """One module owns every write but those of data and training, which atomic.py serves. (Figures are drawn first.)"""
-    others = {"one_at_a_time.py", "atomic.py", "cache.py", "checkpoint.py", "loop.py", "trackers.py", "huggingface.py"}
+    others = {
+        "one_at_a_time.py",
+        "atomic.py",
+        "cache.py",
+        "checkpoint.py",
+        "history.py",
+        "loop.py",
+        "trackers.py",
+        "huggingface.py",
+        "refused_writes.py",
+    }
     writing = {"write_text", "write_bytes", "unlink", "rename", "replace", "mkdir", "makedirs", "rmtree", "rmdir",
                "savefig", "to_csv", "symlink_to", "touch"}  # fmt: skip
     found = []
@@ -188,3 +199,54 @@ def test_nothing_else_in_the_package_writes_files() -> None:
 def test_json_has_no_nan(tmp_path: Path) -> None:
     files.write_json(tmp_path / "x", {"a": [float("nan"), float("inf"), -float("inf"), 1.5]})
     assert json.loads((tmp_path / "x").read_text()) == {"a": ["nan", "inf", "-inf", 1.5]}
+
+
+def test_gc_knows_what_every_writer_leaves_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each writer dies in the middle of a write: what it began is found, and goes."""
+    import torch
+
+    from gptlab.cli import main
+    from gptlab.data import cache
+    from gptlab.store.collect import collect
+    from gptlab.training import checkpoint
+    from gptlab.training.history import History
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPTLAB_CACHE", str(tmp_path / "cache"))
+    run = tmp_path / "outputs" / "study" / "x-s1-01234567"
+    run.mkdir(parents=True)
+    with torch.random.fork_rng():
+        model = torch.nn.Linear(1, 1)
+
+    class Gone(BaseException):
+        pass
+
+    def dies(operation: str, path: Path) -> None:
+        if operation in ("fsync", "rename"):
+            raise Gone
+
+    writers: dict[str, Callable[[], object]] = {
+        "history": lambda: History(run),
+        "checkpoint": lambda: checkpoint.save(run, "ab", 1, model, [], {}),
+        "cache": lambda: cache.cached(["x"], lambda: iter(()), wide=False),
+        "table": lambda: files.write_text(run.parent / "runs.csv", "x"),
+        "figure": lambda: files.write_bytes(run.parent / "figure.svg", b"x"),
+        "plan": lambda: files.write_json(run.parent / "plan.json", {}),
+    }
+    for name, write in writers.items():
+        with hooked(dies), monkeypatch.context() as dead:
+            dead.setattr(Path, "unlink", lambda *a, **k: None)  # a dead process tidies nothing
+            dead.setattr("shutil.rmtree", lambda *a, **k: None)
+            with pytest.raises(Gone):
+                write()
+        old = list(tmp_path.rglob(".*.tmp"))
+        assert old, name
+        for path in old:
+            os.utime(path, (0, 0))
+        left = [*collect(tmp_path / "outputs"), *collect(tmp_path / "cache")]
+        assert {waste.path for waste in left} == {p for p in old if not any(q in p.parents for q in old)}, name
+        capsys.readouterr()
+        assert main(["gc", "--yes"]) == 0
+        assert not list(tmp_path.rglob(".*.tmp")), (name, capsys.readouterr())

@@ -35,6 +35,7 @@ class Arm:
     curve: Sequence[int] = ()  # steps at which there is a validation loss
     curve_ends_in_value: bool = False  # the last validation loss is the run's own number
     history_bytes: bool = False  # whether the result says how long the history is; older ones do not
+    scored: Mapping[str, Any] = field(default_factory=dict)  # on which validation rows
     files: Mapping[str, str] = field(default_factory=dict)  # more that each run writes
 
 
@@ -112,6 +113,7 @@ def _write(folder: Path, arm: Arm, seed: int, value: float | None, metric: str, 
     result: dict[str, Any] = {"schema": 1, "id": id_, "label": arm.label, "seed": seed, "state": state}
     result |= {"error": None if state in ("finished", "diverged") else "ValueError: no", "seconds": 1.0}
     result |= {
+        "scored": dict(arm.scored),
         "outcome": arm.outcome,
         "metrics": {**numbers, metric: value, **arm.metrics} if state in ("finished", "diverged") else {},
     }

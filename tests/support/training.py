@@ -22,7 +22,7 @@ TOY = {
 
 def toy(*overrides: str, steps: int = 12) -> Config:
     """A toy that trains in a moment. A later value of a key replaces an earlier one."""
-    often = {"train.evaluate_every": str(min(4, steps)), "train.log_every": str(min(3, steps))}
+    often = {"evaluation.every": str(min(4, steps)), "train.log_every": str(min(3, steps))}
     values = {**TOY, **often, "train.budget": str(steps), **dict(text.split("=", 1) for text in overrides)}
     return compose([f"{key}={value}" for key, value in values.items()])
 

@@ -57,7 +57,7 @@ def test_the_same_config_gives_the_same_bits(tmp_path: Path) -> None:
 
 def test_neither_evaluation_nor_log_nor_checkpoints_change_the_weights(tmp_path: Path) -> None:
     _, plain = trained(toy("model.drop_rate=0.2"), tmp_path / "a")
-    often = ["train.evaluate_every=1", "train.log_every=1", "train.checkpoint_every=2", "train.keep_checkpoints=0"]
+    often = ["evaluation.every=1", "train.log_every=1", "train.checkpoint_every=2", "train.keep_checkpoints=0"]
     _, watched = trained(toy("model.drop_rate=0.2", *often), tmp_path / "b")
     assert weights_hash(plain) == weights_hash(watched)
 
@@ -146,6 +146,15 @@ def test_a_budget_in_seconds_ends(tmp_path: Path) -> None:
     assert 0.05 <= found.metrics["train_seconds"] < 5 and found.metrics["steps"] >= 1
 
 
+def test_a_budget_in_seconds_reaches_its_rate_and_is_evaluated_on_the_way(tmp_path: Path) -> None:
+    words = ("train.budget=0.4", "train.budget_unit=seconds", "train.warmup=0.25", "train.log_every=1")
+    trained(toy(*words, "evaluation.every=0.25", "train.learning_rate=1e-3"), tmp_path)
+    lines = [line["metrics"] for line in numbers(tmp_path)]
+    rates = [line["learning_rate"] for line in lines[1:]]
+    assert rates[0] < 1e-3 and rates[-1] == 1e-3 and rates == sorted(rates)
+    assert 3 <= len([line for line in lines if "validation_loss" in line]) <= 5  # start, three on the way, end
+
+
 def test_torch_is_left_as_it_was(tmp_path: Path) -> None:
     before = torch.are_deterministic_algorithms_enabled(), torch.get_rng_state()
     _, model = trained(toy("train.deterministic=true", "model.drop_rate=0.1", steps=1), tmp_path)
@@ -170,7 +179,7 @@ def test_divergence_ends_the_run(tmp_path: Path) -> None:
     found, _ = trained(config, tmp_path)
     assert found.outcome == "diverged" and found.metrics["steps"] < 50
     assert math.isnan(found.metrics["final_loss"]) and math.isnan(found.metrics["final_excess"])
-    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["metrics"]["train_loss"] is None
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["metrics"]["train_loss"] == "nan"
 
 
 def test_a_listener_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,5 +241,5 @@ def test_the_trained_model_has_the_last_word(tmp_path: Path, capsys: pytest.Capt
         before = json.loads((tmp_path / "said" / folder / "generation.json").read_text())
         after = json.loads((tmp_path / "said" / folder / "samples.json").read_text())["samples"][-1]
         assert after["prompt"] == before["prompt"] and after["token_ids"] != before["token_ids"]
-        rows = study.generations[study.generations["run"] == folder.rpartition("-")[2]]
+        rows = study.generations[study.generations["run"] == "r" + folder.rpartition("-")[2]]
         assert list(rows["token_id"]) == after["token_ids"]

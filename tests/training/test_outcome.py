@@ -9,7 +9,7 @@ import pytest
 from gptlab import compose
 from gptlab.model import GPT
 from gptlab.probes import Subject
-from gptlab.training.evaluate import evaluate
+from gptlab.training.evaluate import score
 from gptlab.training.outcome import classify, expected_initial_loss
 
 NAN, INF = math.nan, math.inf
@@ -36,6 +36,25 @@ def test_words(word: str, final: float, excess: float | None, unigram: float | N
     assert classify(final, 2.5, excess=excess, unigram=unigram) == word
 
 
+@pytest.mark.parametrize(
+    ("word", "final", "error"),
+    [
+        ("did not learn", 2.5 + 7e-9, None),  # what sums are rounded by
+        ("did not learn", 2.51, 0.01),  # within two standard errors
+        ("diverged", 2.53, 0.01),
+        ("diverged", 2.5001, None),
+        ("did not learn", 2.49, 0.01),
+        ("ok", 2.47, 0.01),
+    ],
+)
+def test_a_rise_has_a_margin(word: str, final: float, error: float | None) -> None:
+    assert classify(final, 2.5, rise_error=error) == word
+
+
+def test_what_has_nothing_to_learn_is_not_said_to_have_learned_nothing() -> None:
+    assert classify(2.5, 2.5, excess=0.001, unigram=2.499) == "ok"
+
+
 def initial(*overrides: str) -> tuple[float, float | None]:
     """(measured, expected)"""
     subject = Subject(
@@ -43,8 +62,8 @@ def initial(*overrides: str) -> tuple[float, float | None]:
     )
     model = subject.model
     assert isinstance(model, GPT)
-    batches = subject.source.validation_batches(8, 64, 4)  # type: ignore[union-attr]
-    return evaluate(model, batches, 0).loss, expected_initial_loss(model, subject.config.model)
+    batches = subject.source.validation_batches(2048, 64)  # type: ignore[union-attr]
+    return score(model, batches).loss, expected_initial_loss(model, subject.config.model)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ class Kill:
         return act
 
 
-def _half_of_second(_: Any, path: Path) -> None:
+def _half_of_second(_: Any, target: Any) -> None:
+    path = target if isinstance(target, Path) else Path(target.name)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
@@ -253,15 +254,20 @@ def test_execute_resumes_and_says_so(tmp_path: Path) -> None:
 def test_a_full_disk_is_no_verdict_on_the_variant(
     whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise (
-            SafetensorError("I/O error") if writer == "save_file" else OSError(errno.ENOSPC, "No space left on device")
-        )
+    real = os.rename
+
+    def full(*arguments: Any, **__: Any) -> None:
+        if writer == "save_file":
+            raise SafetensorError('IoError(Os { code: 28, message: "No space left on device" }) (os error 28)')
+        if "step_" not in str(arguments[0]):
+            return real(*arguments)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint if writer == "save_file" else checkpoint.os, writer, full)
-        with pytest.raises(StorageError):
+        patched.setattr(checkpoint if writer == "save_file" else os, writer, full)
+        with pytest.raises(StorageError) as caught:
             execute(whole[0], tmp_path)
+    assert caught.value.errno == errno.ENOSPC and str(caught.value).startswith("disk full (")
     assert not (tmp_path / "result.json").exists()
     expect_the_same_in_the_end(whole, tmp_path)
 
@@ -269,7 +275,7 @@ def test_a_full_disk_is_no_verdict_on_the_variant(
 @pytest.mark.slow
 def test_killed_by_the_system_at_any_time(tmp_path: Path) -> None:
     overrides = ["model=toy_lesson", "data=sentences", "probes=counting", "model.drop_rate=0.1", "train.budget=400",
-                 "train.checkpoint_every=20", "train.evaluate_every=25"]  # fmt: skip
+                 "train.checkpoint_every=20", "evaluation.every=25"]  # fmt: skip
     script = (
         "import sys; from pathlib import Path; from gptlab import compose; from gptlab.running.execute import execute; "
         "folder = Path(sys.argv[1]); "

@@ -12,7 +12,7 @@ parameters          parameters by part of the model
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,16 @@ if TYPE_CHECKING:
 FIGURES = "figures"
 
 
-def figures(study: Study, comparison: Comparison | None = None) -> Iterator[tuple[str, Figure]]:
-    """Name and figure, in reading order. Call inside `drawing()`."""
+Lost = dict[str, str]  # name of a figure -> why it could not be drawn
+NAMES = (
+    "loss_curves", "differences", "cost", "isolation", "heatmap", "gradient_norm", "gradient_mean_abs", "parameters",
+)  # fmt: skip
+
+
+def figures(
+    study: Study, comparison: Comparison | None = None, lost: Lost | None = None, only: Sequence[str] = NAMES
+) -> Iterator[tuple[str, Figure]]:
+    """Name and figure, in reading order; one that fails is in `lost`, and the others go on. Call inside `drawing()`."""
     metric = comparison.primary_metric if comparison else study.plan.primary_metric
 
     @functools.cache
@@ -53,15 +61,27 @@ def figures(study: Study, comparison: Comparison | None = None) -> Iterator[tupl
         "gradient_mean_abs": lambda: depth_figure(study, "grad_mean_abs"),
         "parameters": lambda: parameter_figure(study),
     }
-    for name, make in makers.items():
+    for name in only:
         if name in ("differences", "cost") and not _weighed(study):
             continue
         needs_metric = name in ("differences", "cost", "isolation", "heatmap")
         if needs_metric and not (metric.split("/")[0] in METRICS and metric in study.runs):
             continue
-        figure = make()
+        try:
+            figure = makers[name]()
+        except Exception as error:
+            if lost is None:
+                raise
+            lost[name] = reason(error)
+            continue
         if figure is not None:
             yield name, figure
+
+
+def reason(error: Exception) -> str:
+    """Why a figure could not be drawn, in one line."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _weighed(study: Study) -> bool:
@@ -69,10 +89,29 @@ def _weighed(study: Study) -> bool:
     return "final_loss" in study.runs or study.runs["seed"].nunique() > 1
 
 
-def write_figures(study: Study, comparison: Comparison | None = None) -> list[Path]:
-    """Draw what the study has data for into its folder's `figures/`; return the paths. OSError if it takes no files."""
+def write_figures(
+    study: Study,
+    comparison: Comparison | None = None,
+    lost: Lost | None = None,
+    folder: Path | None = None,
+    *,
+    only: Sequence[str] = NAMES,
+    formats: Sequence[str] = ("svg", "png"),
+    title: bool = True,
+) -> list[Path]:
+    """Draw what the study has data for into its folder's `figures/` (or `folder`); return the paths.
+
+    `lost` gets the figures that could not be drawn; without it, an error ends all. OSError if no files are taken.
+    """
     paths: list[Path] = []
     with drawing():
-        for name, figure in figures(study, comparison):
-            paths += save(figure, study.folder / FIGURES, name)
+        for name, figure in figures(study, comparison, lost, only):
+            try:
+                paths += save(figure, folder or study.folder / FIGURES, name, formats, title=title)
+            except OSError:
+                raise
+            except Exception as error:
+                if lost is None:
+                    raise
+                lost[name] = reason(error)
     return paths

@@ -73,7 +73,8 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
         ended = set(rows["run"][rows["x"] == end]) if place else ()
         if ended or _far(later):
             near = later[~later["run"].isin(_far(later))]
-            axes.set_ylim(*_limits(near[near["run"].isin(ended)] if ended else near))
+            whole = near[near["run"].isin(ended)]
+            axes.set_ylim(*_limits(next((rows for rows in (whole, near, later) if len(rows)), rows)))
         axes.set_title(title, fontweight="bold")
         axes.set_xlabel(below)
         axes.set_ylabel(beside)
@@ -93,7 +94,8 @@ def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, besi
     ghost = {"color": style.GHOST, "linestyle": "-", "marker": "", "linewidth": 3.2, "zorder": 2}
     first = float(rows["x"].min())
     late = rows[rows["x"] >= first + EARLY * (end - first)]
-    limits = _limits(late[~late["run"].isin(_far(late))])
+    near = late[~late["run"].isin(_far(late))]
+    limits = _limits(near if len(near) else rows)
     for axes, label in zip(every, labels, strict=True):
         own = rows[rows["label"] == label]
         mine = base["label"].eq(label).any()
@@ -116,6 +118,8 @@ def _draw(axes: Axes, rows: pd.DataFrame, look: dict[str, Any], label: str, end:
 
     A run that ends before the others do is marked with a cross at its last finite value.
     """
+    if rows.empty:  # it ended before
+        return
     table = rows.pivot_table(index="run", columns="x", values="value", aggfunc="last", sort=True)
     table = table.iloc[:, _thinned(table.shape[1])]
     x = table.columns.to_numpy(dtype=float)

@@ -21,7 +21,7 @@ from gptlab.comparing.comparison import (
     Row,
 )
 from gptlab.metrics import metric as declared
-from gptlab.show.columns import cell_entry
+from gptlab.show.columns import cell_entries
 from gptlab.show.figures import style
 from gptlab.show.figures.outliers import window
 from gptlab.show.figures.panels import shown
@@ -78,7 +78,7 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     words = [style.plain(comparison.title, 40), line, said or "bars: 95% t interval of the paired difference"]
     cells = [row.cell(metric).difference for row in rows]
     words += ["arrow: beyond the axis" if any(d is not None and not ends[0] <= d <= ends[1] for d in cells) else ""]
-    words += ["* seeds were lost" if any(row.cell(metric).marked for row in rows) else "", cut]
+    words += ["* seeds were lost, or added after looking" if any(row.cell(metric).marked for row in rows) else "", cut]
     style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
     return figure
 
@@ -109,7 +109,7 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
 def _numbers(cell: Cell) -> str:
     """`-0.0123 [-0.020, -0.004]`, all with as many digits as the interval's width deserves."""
     places = decimals([cell])
-    texts = [cell_entry(cell, name, places).text for name in ("difference", "low", "high")]
+    texts = [cell_entries([cell], name, places)[0].text for name in ("difference", "low", "high")]
     return f"{texts[0]}  [{texts[1]}, {texts[2]}]" if texts[1] else texts[0]
 
 

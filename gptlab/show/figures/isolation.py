@@ -125,6 +125,10 @@ def _draw(axes: Axes, found: Knobs, name: str, higher: bool) -> None:
         if len(own) >= bands.LEAST:
             _, low, high = bands.t_band(own.reshape(-1, 1))
             axes.plot([x, x], [low[0], high[0]], color=style.BLUE, linewidth=1.0, zorder=3)
+            floor, ceiling = axes.get_ylim()
+            for marker, edge, beyond in (("v", floor, low[0] < floor), ("^", ceiling, high[0] > ceiling)):
+                if beyond:  # the interval goes on
+                    axes.plot(x, edge, marker=marker, markersize=5, color=style.BLUE, clip_on=False, zorder=5)
     longest = max(map(len, settings))
     axes.set_xticks(range(len(settings)), [style.plain(value, 18) for value in settings])
     if longest * len(settings) > 34:

@@ -64,6 +64,11 @@ RC: Any = {
 }
 
 
+HEADING = "heading"  # what title and subtitle are labelled, so that they can be left out
+# No time of writing in a file: the same figure is the same bytes.
+UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
 @contextmanager
 def drawing() -> Iterator[None]:
     """gptlab's style, and no other, inside; the user's settings again afterwards."""
@@ -83,14 +88,20 @@ def svg(figure: Figure) -> bytes:
     return content.getvalue()
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `figure` as SVG and PNG, each whole or not at all. Call inside `drawing()`."""
+def save(
+    figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("svg", "png"), *, title: bool = True
+) -> list[Path]:
+    """Write `figure` in each format, whole or not at all; without `title`, cropped. Call inside `drawing()`."""
     make_folder(folder)
-    png = io.BytesIO()
-    figure.savefig(png, format="png")
+    for text in figure.texts[:] if not title else ():
+        if text.get_label() == HEADING:
+            text.remove()
     paths = []
-    for suffix, content in (("svg", svg(figure)), ("png", png.getvalue())):
-        write_bytes(folder / f"{name}.{suffix}", content)
+    for suffix in formats:
+        content = io.BytesIO()
+        box = None if title else "tight"
+        figure.savefig(content, format=suffix, metadata=UNDATED.get(suffix), bbox_inches=box)
+        write_bytes(folder / f"{name}.{suffix}", content.getvalue())
         paths.append(folder / f"{name}.{suffix}")
     return paths
 
@@ -123,8 +134,9 @@ def named(metric: str) -> str:
 def heading(figure: Figure, title: str, subtitle: str) -> None:
     """Title and subtitle at the top left, a fixed distance (in inches) from the edge at any figure height."""
     height = figure.get_figheight()
-    figure.text(0.12 / figure.get_figwidth(), 1 - 0.14 / height, title, va="top", fontsize=12, fontweight="bold")
-    figure.text(0.12 / figure.get_figwidth(), 1 - 0.40 / height, subtitle, va="top", fontsize=9, color="#444444")
+    left = 0.12 / figure.get_figwidth()
+    figure.text(left, 1 - 0.14 / height, title, va="top", fontsize=12, fontweight="bold", label=HEADING)
+    figure.text(left, 1 - 0.40 / height, subtitle, va="top", fontsize=9, color="#444444", label=HEADING)
 
 
 def joined(words: Iterable[str]) -> str:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptlab.comparing.comparison import Row
+from gptlab.show.formats import exact
 from gptlab.show.report.payload import Runs
 from gptlab.store.damage import DamagedError
 from gptlab.store.manifest import Manifest, read_manifest
-from gptlab.store.records import Record
+from gptlab.store.records import Record, parsed_config
 from gptlab.store.study import Study
 from gptlab.texts import printable
 
 MOST_TEXTS, MOST_FAILURES, MOST_ROWS = 60, 200, 200
 MOST_TOKENS = 200
+MOST_CONFIGS = 20  # of variants, that are read for the page's head
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,40 @@ def commands(study: Study) -> list[tuple[str, str]]:
         ("this report", f"gptlab report {folder}"),
     ]
     return [(what, printable(command)) for what, command in found]
+
+
+def trained(runs: Runs) -> list[str]:
+    """What was trained: sizes, budget, batch, rate, validation tokens; of runs that differ, all of them."""
+    first = [next(iter(seeds.values())) for seeds in runs.values() if seeds][:MOST_CONFIGS]
+    configs = [config for record in first if (config := parsed_config(record.folder))]
+    finished = [run.metrics for seeds in runs.values() for run in seeds.values() if run.metrics]
+
+    def setting(key: str) -> str:
+        return " or ".join(dict.fromkeys(setting_word(c[key]) for c in configs if c.get(key) is not None))
+
+    def measured(name: str) -> str:
+        known = [metrics[name] for metrics in finished if name in metrics]
+        return " to ".join(dict.fromkeys(exact(end(known)) for end in (min, max))) if known else ""
+
+    model = {
+        "parameters": measured("parameters"), "layers": setting("model.n_layers"), "wide": setting("model.emb_dim"),
+        "heads": setting("model.n_heads"),
+        "tokens of context": setting("train.context") or setting("model.context_length"),
+    }  # fmt: skip
+    words = [_amounts(model)]
+    if steps := measured("steps"):
+        words.append(_amounts({
+            "steps": steps, "tokens": measured("tokens"), "sequences a step": setting("train.batch_size"),
+        }))  # fmt: skip
+        schedule = setting("train.schedule")
+        words.append(f"learning rate {setting('train.learning_rate')}" + (f", {schedule}" if schedule else ""))
+        scored = setting("evaluation.tokens")
+        words += [f"scored on {scored} validation tokens"] if scored else []
+    return [word for word in words if word and not word.endswith("rate ")]
+
+
+def _amounts(found: dict[str, str]) -> str:
+    return ", ".join(f"{value} {what}" for what, value in found.items() if value)
 
 
 def setting_word(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -15,9 +15,9 @@ from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison, Row
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.figures import figures
+from gptlab.show.figures import figures, reason
 from gptlab.show.figures.style import drawing, svg
-from gptlab.show.formats import amount
+from gptlab.show.formats import exact, significant
 from gptlab.show.other_metrics import other_metrics
 from gptlab.show.report import details
 from gptlab.show.report.payload import Runs, has_every_baseline, payload, run_metrics, script_json
@@ -26,6 +26,7 @@ from gptlab.show.report.verdicts import Verdicts, verdicts, word_class
 from gptlab.show.tables import better
 from gptlab.store.files import write_text
 from gptlab.store.records import Record
+from gptlab.store.run_listing import no_collection
 from gptlab.store.study import Study, load_study
 from gptlab.texts import printable
 
@@ -52,27 +53,33 @@ def write_report(
     study: Study | None = None,
     comparison: Comparison | None = None,
     drawn: Sequence[Path] = (),
+    lost: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the report of the study in `folder` and return its path: `report.html` in the folder, or `target`.
 
-    `study`, `comparison`, `drawn`: those of this folder, and its figures, where they have been made already.
+    `study`, `comparison`, `drawn`, `lost`: those of this folder, its figures, and why others could not be drawn, where
+    they have been made already.
     GptlabError when there is no study; OSError when the file cannot be written.
     """
     path = Path(target) if target else Path(folder) / NAME
-    html = render(study or load_study(folder), comparison or compare([folder]), drawn)
+    html = render(study or load_study(folder), comparison or compare([folder]), drawn, lost)
     write_text(path, html)
     return path
 
 
-def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> str:
+def render(
+    study: Study, comparison: Comparison, drawn: Sequence[Path] = (), lost: Mapping[str, str] | None = None
+) -> str:
     """The whole page."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     runs = {row.label: row.runs for row in comparison.rows}
     script = _asset("page.js")
-    table = verdicts(comparison, comparison.primary_metric)
-    data = script_json(payload(comparison, runs))
+    failed_figures = dict(lost or {})
+    with no_collection():
+        table = verdicts(comparison, comparison.primary_metric)
+        data = script_json(payload(comparison, runs))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     failed, failures = details.failures(comparison.rows, runs)
     prompt, texts, texts_note = details.continuations(study)
@@ -80,6 +87,7 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         title=printable(comparison.title),
         question=printable(comparison.question),
         facts=_facts(study, comparison, runs),
+        trained=details.trained(runs),
         summary=_summary(comparison),
         warnings=[printable(text) for text in comparison.warnings],
         notes=[printable(text) for text in comparison.notes],
@@ -94,7 +102,8 @@ def render(study: Study, comparison: Comparison, drawn: Sequence[Path] = ()) -> 
         rows=_rows(table),
         first=FIRST,
         total=len(comparison.rows),
-        figures=_figures(study, comparison, drawn),
+        figures=_figures(study, comparison, drawn, failed_figures),
+        lost_figures=failed_figures.items(),
         changes=details.changes(comparison.rows),
         changed=sum(bool(row.delta) for row in comparison.rows),
         prompt=prompt,
@@ -193,25 +202,37 @@ def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
         found += [(row, seed, run) for seed, run in sorted(runs[row.label].items())]
         if len(found) >= ROWS:
             break
-    names = {name: declared(name).kind == "exact" for name in run_metrics(comparison)}
+    write = {name: exact if declared(name).kind == "exact" else significant for name in run_metrics(comparison)}
     return [
         {
             "label": printable(row.label), "seed": str(seed), "state": run.state,
-            "values": [amount(row.values.get((name, None), {}).get(seed), exact) for name, exact in names.items()],
+            "values": [_value(row, name, seed, text) for name, text in write.items()],
             "error": printable(run.error.splitlines()[0][:300]) if run.error else "",
         }
         for row, seed, run in found[:ROWS]
     ]  # fmt: skip
 
 
-def _figures(study: Study, comparison: Comparison, drawn: Sequence[Path]) -> list[dict[str, Any]]:
-    """Name, caption and SVG. `drawn`: the files, where these very figures have just been written."""
+def _value(row: Row, name: str, seed: int, write: Callable[[float], str]) -> str:
+    value = row.values.get((name, None), {}).get(seed)
+    return "" if value is None else write(value)
+
+
+def _figures(study: Study, comparison: Comparison, drawn: Sequence[Path], lost: dict[str, str]) -> list[dict[str, Any]]:
+    """Name, caption and SVG. `drawn`: the files, where these very figures have just been written.
+
+    `lost` gets those that could not be drawn.
+    """
     from markupsafe import Markup
 
     texts = {path.stem: path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"}
     if not drawn:
         with drawing():
-            texts = {name: svg(figure).decode("utf-8") for name, figure in figures(study, comparison)}
+            for name, figure in figures(study, comparison, lost):
+                try:
+                    texts[name] = svg(figure).decode("utf-8")
+                except Exception as error:
+                    lost[name] = reason(error)
     return [
         {"name": name, "caption": CAPTIONS[name], "svg": Markup(inline(text, f"figure-{name}", CAPTIONS[name]))}
         for name, text in texts.items()

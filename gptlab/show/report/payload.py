@@ -13,18 +13,19 @@ from typing import Any
 from gptlab.comparing.assemble import against
 from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.columns import OF_ROW
-from gptlab.show.formats import amount
-from gptlab.show.report.verdicts import FIRST_SHOWN, PAGE_COLUMNS, Verdicts, verdicts, word_class
+from gptlab.show.columns import COLUMNS
+from gptlab.show.formats import exact, significant
+from gptlab.show.report.verdicts import PAGE_COLUMNS, Verdicts, verdicts, word_class
 from gptlab.show.tables import better
 from gptlab.store.records import Record
 from gptlab.texts import printable
 
 Runs = Mapping[str, Mapping[int, Record]]  # label -> seed -> run
 MOST_BASELINES = 40  # variants; with more, another baseline is chosen on the command line
-MOST_PAIRS = 40_000  # of runs, that are compared for all baselines: what the report's time allows
+MOST_PAIRS = 20_000  # of runs, that are compared for all baselines: what the report's time allows
 ERROR = 300  # characters of an error's first line
-OF_OTHERS = tuple(column for column in FIRST_SHOWN if column not in OF_ROW)  # what differs from metric to metric
+# Of other metrics: what a reader compares, and all that ten thousand runs leave room for.
+OF_OTHERS = tuple(COLUMNS[name] for name in ("mean", "sd", "difference", "interval", "p_corrected", "verdict"))
 
 
 def payload(comparison: Comparison, runs: Runs) -> dict[str, Any]:
@@ -107,11 +108,11 @@ def _packed(table: Verdicts) -> dict[str, Any]:
 
 def _measured(comparison: Comparison, seeds: Sequence[Sequence[int]], name: str) -> list[str]:
     """The text of each run's own value, variant by variant and seed by seed."""
-    exact = declared(name).kind == "exact"
+    write = exact if declared(name).kind == "exact" else significant
     found: list[str] = []
     for row, own in zip(comparison.rows, seeds, strict=True):
         values = row.values.get((name, None), {})
-        found += [amount(values.get(seed), exact) for seed in own]
+        found += [write(values[seed]) if seed in values else "" for seed in own]
     return found
 
 

@@ -14,7 +14,6 @@ from gptlab.texts import cut, printable
 LONGEST = 240  # characters of a cell
 COST = ("parameters", "parameters_percent", "flops", "flops_percent")  # behind the verdict, as a narrow screen has it
 PAGE_COLUMNS = tuple(sorted((c for c in COLUMNS.values() if c.page), key=lambda column: column.name in COST))
-FIRST_SHOWN = tuple(column for column in PAGE_COLUMNS if column.page == "shown")
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,17 @@ def verdicts(comparison: Comparison, metric: str, columns: Sequence[Column] = PA
     said = bool(too_few(comparison))
     return Verdicts(
         table.columns,
-        [[cut(line[place].text, LONGEST) for line in table.lines] for place in range(len(table.columns))],
+        [_texts(table, place) for place in range(len(table.columns))],
         [word_class(cell.verdict) for cell in cells],
         [cell.bold for cell in cells],
         [_small_print(row, cell, said) for row, cell in zip(comparison.rows, cells, strict=True)],
         _against(comparison),
     )
+
+
+def _texts(table: Table, place: int) -> list[str]:
+    texts = [line[place].text for line in table.lines]
+    return texts if table.columns[place].kind == "number" else [cut(text, LONGEST) for text in texts]
 
 
 def word_class(verdict: str) -> str:
@@ -60,6 +64,8 @@ def _small_print(row: Row, cell: Cell, said: bool) -> list[str]:
     if row.baseline is None:
         return [printable(text) for text in row.flags]
     note = remainder(cell) if said and cell.verdict == TOO_FEW else cell.note
+    if not (note or row.flags):
+        return []
     return [printable(text) for text in (*note.split("; "), *row.flags) if text]
 
 

@@ -119,7 +119,8 @@ def placement(lab: Lab) -> Found:
 
 
 def _against_torch(lab: Lab, block: Block, norm_first: bool) -> float:
-    att, ff = block.att, block.ff
+    att: Any = block.att
+    ff: Any = block.ff
     assert att is not None and ff is not None
     width, hidden = att.W_query.in_features, ff.layers[0].out_features
     other = nn.TransformerEncoderLayer(

@@ -16,11 +16,11 @@ from gptlab.probes import Subject
 STEPS = 4000  # as the lesson
 LESSON = (
     "model=toy_lesson", "data=sentences", "train=toy", "probes=counting", f"train.budget={STEPS}",
-    "train.schedule=cosine", "train.evaluate_every=500", "train.clip=null", "train.keep_checkpoints=0",
+    "train.schedule=cosine", "evaluation.every=500", "train.clip=null", "train.keep_checkpoints=0",
 )  # fmt: skip
 DEEP = (
     "model=toy_lesson", "data=sentences", "train=toy", "probes=counting", "model.n_layers=12", "model.emb_dim=32",
-    "train.budget=300", "train.evaluate_every=100", "train.learning_rate=1e-2", "train.clip=null",
+    "train.budget=300", "evaluation.every=100", "train.learning_rate=1e-2", "train.clip=null",
     "train.keep_checkpoints=0",
 )  # fmt: skip
 

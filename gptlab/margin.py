@@ -18,8 +18,8 @@ class Margin:
     relative: bool
 
     @classmethod
-    def parse(cls, text: str) -> Margin:
-        """ConfigError unless `text` is a positive number or percentage."""
+    def parse(cls, text: str, key: str = "margin") -> Margin:
+        """ConfigError, about `key`, unless `text` is a positive number or percentage."""
         number = text.strip()
         try:
             size = float(number.removesuffix("%"))
@@ -27,7 +27,7 @@ class Margin:
             size = math.nan
         if not (math.isfinite(size) and size > 0):
             raise wrong_value(
-                "margin",
+                key,
                 text,
                 "must be a positive number (in the metric's unit) or a percentage: 0.01, 1%.",
                 code="margin-not-positive",

@@ -1,0 +1,94 @@
+"""Was the comparison fair? Ten lines, each computed from a study's files and from nothing that anybody declares.
+
+`pass`, `fail` (with the command that would mend it) or `not asked`: the study did not try. What needs tuned rates,
+matched twins or a ladder of sizes reads their records in plan.json (docs/audit.md), and is not asked without one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gptlab.comparing import audit_lines as lines
+from gptlab.comparing.assemble import compare
+from gptlab.comparing.audit_lines import FAIL, NOT_ASKED, PASS, Line, Status
+from gptlab.errors import ConfigError
+from gptlab.store.damage import DamagedError, load_object
+from gptlab.store.names import PLAN, PLANS
+from gptlab.store.plan_history import plan_documents
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The lines, and what they are about. `protocol`: SHA-256 of what the first plan fixed."""
+
+    study: str
+    folder: Path
+    protocol: str
+    lines: tuple[Line, ...]
+
+    @property
+    def verdict(self) -> Status:
+        """The worst line: one that failed, else one that was not asked."""
+        found = {line.status for line in self.lines}
+        return FAIL if FAIL in found else NOT_ASKED if NOT_ASKED in found else PASS
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented schema: docs/audit.md."""
+        return {
+            "schema": SCHEMA,
+            "study": self.study,
+            "folder": str(self.folder),
+            "protocol_sha256": self.protocol,
+            "verdict": self.verdict,
+            "lines": [{"line": number, **asdict(line)} for number, line in enumerate(self.lines, 1)],
+        }
+
+
+def audit(folder: Path) -> Audit:
+    """Read the study in `folder` and judge its protocol. ConfigError where it has no plan to be held against."""
+    try:
+        latest = load_object(folder / PLAN)
+    except DamagedError as damage:
+        words = f"audit: {folder} is no study with a plan ({damage})."
+        raise ConfigError(words, code="no-plan", file=str(folder)) from None
+    comparison = compare([folder])
+    first = next(iter(plan_documents(folder)), None) or _only_plan(folder) or latest
+    command = shlex.join(str(word) for word in latest.get("command") or ("gptlab",))
+    rates, ladder = lines.record(latest, "tune"), lines.record(latest, "ladder")
+    found = (
+        lines.fixed(folder, first, latest, comparison, command),
+        lines.tuned(rates, command),
+        lines.apart(rates, comparison),
+        lines.matched(lines.record(latest, "match"), comparison, command),
+        lines.sizes(ladder, command),
+        lines.seeds(folder, comparison),
+        lines.ended(comparison, command),
+        lines.law(ladder, command),
+        lines.shown(rates, comparison, command),
+        lines.capability(comparison),
+    )
+    return Audit(comparison.title, folder, lines.protocol(first), found)
+
+
+def _only_plan(folder: Path) -> dict[str, Any] | None:
+    names = sorted((folder / PLANS).glob("*.json"))
+    try:
+        return load_object(names[0]) if names else None
+    except DamagedError:
+        return None
+
+
+def listed(judged: Sequence[Line]) -> list[str]:
+    """The lines as text: number, status, name, reason, and what would mend it."""
+    found = []
+    for number, line in enumerate(judged, 1):
+        found.append(f"{number:2}  {line.status:9}  {line.name}: {line.reason}")
+        if line.mend and line.status != PASS:
+            found.append(f"{'':15}{line.mend}")
+    return found

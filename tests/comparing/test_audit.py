@@ -1,0 +1,143 @@
+"""Each line of an audit passes, fails and is not asked for what is in the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptlab.cli import main
+from gptlab.comparing.audit import audit
+from gptlab.errors import ConfigError
+from tests.support.seeded import Arm, make_seeded
+
+PLANNED, BEGAN = "2026-01-02T00:00:00.000+00:00", "2026-01-02T01:00:00.000+00:00"
+SEEDS = range(1, 6)
+TRAIN = {"budget": 100, "budget_unit": "steps"}
+TUNED = {
+    "seeds": [101, 102],
+    "arms": {name: {"trials": 5, "edge": False, "sensitivity": 0.1} for name in ("none", "x")},
+}
+ADDED = {"when": "", "command": [], "seeds": [5], "variants": ["x"], "results": 8}
+LADDER = {
+    "parameters": [1e4, 3e4, 6e4, 2e5, 5e5],
+    "law": {"entropy_known": False, "held_out_error_percent": 0.4},
+}
+
+
+def arm(label: str, shift: float, start: str = BEGAN, steps: int = 100, **more: Any) -> Arm:
+    values = {seed: 3 + shift + ((seed * 7) % 5) / 50 + (shift != 0) * seed / 300 for seed in SEEDS}
+    model = {} if label == "none" else {"n_layers": 3}
+    manifest = {"start": start, "config": {"train": TRAIN, "model": model}}
+    metrics = {"steps": steps, "accuracy": 0.5 + shift / 10, **more.pop("metrics", {})}
+    return Arm(label, values, model, metrics, manifest=manifest, **more)
+
+
+def study(root: Path, *arms: Arm, **plan: Any) -> Path:
+    arms = arms or (arm("none", 0), arm("x", -0.3))
+    return make_seeded(root, arms, **{"created": PLANNED, "margin": "1%", "tune": TUNED, "ladder": LADDER, **plan})
+
+
+def statuses(folder: Path) -> list[str]:
+    return [line.status for line in audit(folder).lines]
+
+
+def test_a_study_that_did_everything_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = study(tmp_path)
+    found = audit(folder)
+    assert [line.status for line in found.lines] == ["pass"] * 10, found.lines
+    assert main(["audit", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"seeded: pass (protocol {found.protocol[:12]})")
+    assert out.count("\n") == 11
+
+
+@pytest.mark.parametrize(
+    ("line", "plan", "status", "words"),
+    [
+        (1, {"margin": None}, "not asked", "no difference was named"),
+        (1, {"created": "2026-01-03"}, "fail", "a run began at"),
+        (1, {"created": ""}, "fail", "does not say when"),
+        (2, {"tune": None}, "not asked", "one rate for all arms"),
+        (2, {"tune": {**TUNED, "arms": {"none": {"trials": 5}, "x": {"trials": 9}}}}, "fail", "none 5, x 9"),
+        (2, {"tune": {**TUNED, "arms": {"x": {"trials": 5, "edge": True}}}}, "fail", "edge of the grid: x"),
+        (3, {"tune": None}, "not asked", "nothing was tuned"),
+        (3, {"tune": {**TUNED, "seeds": [5, 101]}}, "fail", "also decide: 5"),
+        (5, {"ladder": None}, "not asked", "one size"),
+        (5, {"ladder": {"parameters": [1e4, 2e4, 3e4]}}, "fail", "3.0 times"),
+        (5, {"ladder": {"parameters": []}}, "fail", "0 sizes"),
+        (6, {"additions": [ADDED]}, "fail", "seeds 5"),
+        (8, {"ladder": {"parameters": [1, 10, 100]}}, "not asked", "no law"),
+        (8, {"ladder": {**LADDER, "parameters": [1, 10, 100, 200]}}, "fail", "4 sizes"),
+        (8, {"ladder": {**LADDER, "law": {"entropy_known": True}}}, "fail", "held-out error None"),
+        (9, {"tune": None}, "not asked", "0 of 10 runs failed or diverged"),
+        (9, {"tune": {**TUNED, "arms": {"x": {"trials": 5}}}}, "fail", "no sensitivity of x"),
+    ],
+)  # fmt: skip
+def test_each_line_by_the_plan(tmp_path: Path, line: int, plan: dict[str, Any], status: str, words: str) -> None:
+    found = audit(study(tmp_path, **plan)).lines[line - 1]
+    assert (found.status, words in found.reason) == (status, True), found
+
+
+def test_each_line_by_the_runs(tmp_path: Path) -> None:
+    big = arm("x", -0.3, metrics={"parameters": 1100, "flops_forward_per_token": 2200})
+    line = audit(study(tmp_path / "a", arm("none", 0), big)).lines[3]
+    assert (line.status, "x: parameters +10.0 %" in line.reason, line.mend) == (
+        "not asked",
+        True,
+        "gptlab match=params",
+    )
+    assert audit(study(tmp_path / "b", arm("none", 0), big, match={"key": "params"})).lines[3].status == "fail"
+    short = audit(study(tmp_path / "c", arm("none", 0), arm("x", -0.3, steps=60))).lines[6]
+    assert (short.status, "x seed 1" in short.reason) == ("fail", True)
+    waiting = study(tmp_path / "d", arm("none", 0), arm("x", -0.3, states={5: "planned"}))
+    assert statuses(waiting)[5:7] == ["fail", "pass"]
+    crashed = study(tmp_path / "e", arm("none", 0), arm("x", -0.3, states={5: "crashed"}))
+    assert statuses(crashed)[5] == "fail"
+    lost = study(tmp_path / "f", arm("none", 0), arm("x", -0.3, states={5: "failed"}))
+    assert audit(lost).lines[5].reason == "pairs with a number: x 4"
+    assert audit(lost).lines[8].reason.startswith("1 of 10 runs failed or diverged")
+
+
+def test_the_first_plan_that_is_kept_is_what_counts(tmp_path: Path) -> None:
+    folder = study(tmp_path)
+    before = audit(folder).protocol
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plans").mkdir()
+    first = {**plan, "runs": [run for run in plan["runs"] if run["seed"] < 5]}
+    for name, document in (("1.json", first), ("2.json", plan)):
+        (folder / "plans" / name).write_text(json.dumps(document))
+    found = audit(folder)
+    assert (found.lines[0].status, found.lines[0].reason) == (
+        "fail",
+        "2 runs of the latest plan are not in the first one",
+    )
+    assert found.protocol != before
+    (folder / "plans" / "1.json").write_text(json.dumps({**plan, "primary_metric": "loss"}))
+    assert "primary_metric was loss and is final_loss" in audit(folder).lines[0].reason
+
+
+def test_exit_codes_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(study(tmp_path / "a", ladder=None)), "--format=json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["verdict"], len(document["lines"])) == (1, "not asked", 10)
+    assert set(document) == {"schema", "study", "folder", "protocol_sha256", "verdict", "lines"}
+    assert document["lines"][4] == {
+        "line": 5, "name": "three sizes over 10x", "status": "not asked", "reason": "one size",
+        "mend": "gptlab ladder=small",
+    }  # fmt: skip
+    assert main(["audit", str(study(tmp_path / "b", created="", ladder=None))]) == 1
+    assert main(["audit"]) == 2
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConfigError) as refusal:
+        audit(tmp_path / "none")
+    assert refusal.value.code == "no-plan"
+
+
+def test_an_audit_writes_nothing(tmp_path: Path) -> None:
+    folder = study(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    audit(folder)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -1,0 +1,65 @@
+"""on_invalid=skip: members of a sweep that contradict themselves are named and left out; mistakes never are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gptlab.config import identity
+from gptlab.errors import ConfigError
+from gptlab.planning.plan import Plan, expand
+
+TINY = ["model=tiny", "data=random_tokens"]
+SKIP = [*TINY, "on_invalid=skip"]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def heads(plan: Plan) -> list[int]:
+    return [run.config.model.n_heads for run in plan.runs]
+
+
+def test_heads_that_do_not_divide_are_named_and_left_out() -> None:
+    plan = expand([*SKIP, "model.n_heads=1,2,3,4,5"])
+    assert heads(plan) == [1, 2, 4]
+    assert [one["overrides"] for one in plan.skipped] == ["model.n_heads=3", "model.n_heads=5"]
+    assert all("divisible" in one["reason"] for one in plan.skipped)
+    assert plan.to_json()["skipped"] == list(plan.skipped)
+    assert "2 of 5" in plan.notes[0] and "model.n_heads=3" in plan.notes[1]
+
+
+def test_refusing_stays_the_default() -> None:
+    with pytest.raises(ConfigError, match="not divisible"):
+        expand([*TINY, "model.n_heads=2,3"])
+    plan = expand([*TINY, "model.n_heads=2,4"])
+    assert plan.skipped == () and "skipped" not in plan.to_json()
+
+
+def test_nothing_left_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not divisible"):
+        expand([*SKIP, "model.n_heads=3,5"])
+
+
+@pytest.mark.parametrize(
+    "wrong", ["model.activation=relu,gleu", "model.norm=rmsnorm,lyernorm", "model.n_heads=2,two", "model.n_layers=1,-1"]
+)
+def test_a_mistake_is_refused_all_the_same(wrong: str) -> None:
+    with pytest.raises(ConfigError):
+        expand([*SKIP, wrong])
+
+
+def test_a_cell_in_which_a_key_is_not_read_is_left_out() -> None:
+    plan = expand([*SKIP, "model.attention=multi_head,identity", "model.n_kv_heads=1,2"])
+    assert len(plan.runs) == 2
+    assert {one["overrides"].split()[0] for one in plan.skipped} == {"model.attention=identity"}
+
+
+def test_skipping_changes_no_run() -> None:
+    (one,), (two,) = expand(TINY).runs, expand(SKIP).runs
+    assert identity(one.config) == identity(two.config) and one.id == two.id
+    with pytest.raises(ConfigError, match="cannot be swept"):
+        expand([*TINY, "on_invalid=skip,refuse"])
