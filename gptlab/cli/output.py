@@ -54,7 +54,7 @@ def standard_output() -> Iterator[Output]:
     """`sys.stdout` as an `Output`, flushed at the end, put back afterwards."""
     before = sys.stdout
     out = Output(before)
-    sys.stdout = out  # type: ignore[assignment]
+    sys.stdout = out
     try:
         yield out
     finally:
