@@ -15,6 +15,7 @@ gptlab: declare a change to a GPT, run it against a baseline, get a table.
 usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu,post_ln, make a study
        gptlab plan [KEY=VALUE ...]      what would run: exact differences, parameters, FLOPs, memory
        gptlab check [KEY=VALUE ...]     is a variant, yours included, a correct causal language model?
+       gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
        gptlab verify [FOLDER]           is every file as its run wrote it?
        gptlab rerun RUN                 repeat one run from its record: do the numbers agree?
