@@ -34,7 +34,7 @@ Examples
   gptlab                                           GPT-2 124M, untrained, measured once
   gptlab experiment=chapter4                       the book's chapter 4, piece by piece
   gptlab ablation=relu                             ReLU against the baseline
-  gptlab ablation=relu,[relu,post_ln] seed=1,2,3   two variants, the second one stacked, three seeds
+  gptlab 'ablation=relu,[relu,post_ln]' seed=1,2,3 two variants, the second one stacked, three seeds
   gptlab model=tiny model.n_layers=2,4,8           any key of the config can take several values
   gptlab experiment=chapter4 workers=4             four runs side by side; the same command again goes on
   gptlab plan model=gpt3_175b                      counted in a moment, nothing is run
