@@ -19,6 +19,7 @@ from gptlab.show.comparison_table import print_advice, print_remarks, print_tabl
 from gptlab.show.formats import SAME
 from gptlab.show.layout import emit, make_console, pack, print_whole
 from gptlab.show.study_columns import STATE_STYLES, Rows, key_columns, prompts, rows_of, sections
+from gptlab.show.surprises import surprises
 from gptlab.store.study import Study
 from gptlab.texts import printable
 
@@ -48,8 +49,7 @@ def print_study(
             print_whole(console, table)
             console.print()
         _print_caption(console, study, rows)
-        for warning in warnings(study):
-            console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+        _print_notes(console, study)
     emit(console, capture.get())
 
 
@@ -62,9 +62,15 @@ def _print_variants(console: Console, study: Study, comparison: Comparison) -> N
         console.print(Text(f"Finished: {states['finished']} of {len(study.runs)} runs.", style="dim"))
         console.print(Text(f"Files: {printable(str(study.folder))}", style="dim"), soft_wrap=True)
         print_remarks(console, comparison)
-        for warning in warnings(study):
-            console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+        _print_notes(console, study)
     emit(console, capture.get())
+
+
+def _print_notes(console: Console, study: Study) -> None:
+    for warning in warnings(study):
+        console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+    for note in surprises(study):
+        console.print(Text.assemble(("Note: ", "bold"), printable(note)))
 
 
 def warnings(study: Study) -> list[str]:
