@@ -31,6 +31,7 @@ BUDGET_UNITS = ("steps", "tokens", "flops", "seconds")
 TRACKERS = ("none", "tensorboard")
 
 LAUNCHERS = ("local", "submitit", "ray")
+ORDERS = ("seeds", "variants")
 ON_ERROR = ("continue", "stop")
 ON_INVALID = ("refuse", "skip")
 RERUN_ON = ("nothing", "code", "data", "any")
@@ -59,6 +60,7 @@ NOT_IDENTITY = {
     "threads": "moves the last bits of a sum only; recorded with the run",
     "launcher": "where runs are started",
     "launcher_options": "where runs are started",
+    "order": "which run goes first",
     "on_error": "whether other runs go on",
     "on_invalid": "which runs go along",
     "retry_failed": "which runs are started",
@@ -297,6 +299,7 @@ class Config:
     threads: int = _key(1, low=1)  # of one run, whatever `workers` is: sums come out the same bit for bit
     launcher: str = _key("local", choices=LAUNCHERS)
     launcher_options: dict[str, Any] = _key({})  # for submitit or ray: docs/clusters.md
+    order: str = _key("seeds", choices=ORDERS)  # seeds: all variants with the first seed, then with the second
     on_error: str = _key("continue", choices=ON_ERROR)  # after a run that failed
     on_invalid: str = _key("refuse", choices=ON_INVALID)  # a member of a sweep that cannot be built
     retry_failed: bool = False  # run again what failed or is damaged

@@ -1,19 +1,18 @@
 """The command line. Thin: it picks the command and turns what goes wrong into one line and an exit code.
 
-0 all finished, 1 a run failed, 2 the user's mistake, 130 interrupted.
+0 all finished, 1 a run failed or standard output did, 2 the user's mistake, 130 interrupted.
 """
 
 from __future__ import annotations
 
-import codecs
 import importlib
-import io
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
 from gptlab.cli.arguments import Parser
+from gptlab.cli.output import settle_environment, standard_output
 from gptlab.errors import ConfigError, GptlabError, closest
 
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
@@ -38,12 +37,22 @@ _INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name. Prints errors of the user's as `gptlab: ...` on stderr."""
-    arguments = list(map(_decoded, sys.argv[1:])) if argv is None else list(argv)
-    _print_anywhere()
+    if argv is None:
+        settle_environment()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    with standard_output() as out:
+        code = _answered(arguments)
+    if out.failure is None or isinstance(out.failure, BrokenPipeError):  # `gptlab ls | head`: nobody reads on
+        return code
+    print(f"gptlab: standard output: {out.failure.strerror or out.failure}.", file=sys.stderr)
+    return code or 1
+
+
+def _answered(arguments: Sequence[str]) -> int:
+    """The exit code of a command. Whatever went wrong is told on stderr."""
     full_error = os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
-        code = dispatch(arguments)
-        sys.stdout.flush()  # here, so that a closed pipe is noticed here
+        return dispatch(arguments)
     except GptlabError as error:
         if full_error:
             raise
@@ -52,32 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("gptlab: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # `gptlab ls | head`: nobody reads on. Point stdout elsewhere, or Python complains once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:  # a full disk, a read-only folder, a file that may not be read
         if error.filename is None or full_error:
             raise
         print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
         return 2
-    return code
-
-
-def _print_anywhere() -> None:
-    """A letter that the locale's encoding lacks must not end a study: ASCII, as under C, becomes UTF-8."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
-            stream.reconfigure(encoding="utf-8" if ascii_only else None, errors="backslashreplace")
-
-
-def _decoded(argument: str) -> str:
-    """An argument as UTF-8, whatever the locale: under C, Python takes the bytes of an ä for no text."""
-    try:
-        return os.fsencode(argument).decode("utf-8")
-    except UnicodeDecodeError:
-        return argument  # it is refused where it is used, by name
 
 
 def _find_plugins_here() -> None:

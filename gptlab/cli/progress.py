@@ -1,26 +1,30 @@
-"""One line per run on stderr while a study runs; nothing when nobody watches."""
+"""One line per run on stderr while a study runs, in a log too; on a terminal also one for what is running."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import time
 from typing import Any
 
 from gptlab.planning.plan import Plan, PlannedRun
-from gptlab.store.result import RECORDED
-from gptlab.training.progress import Tick
+from gptlab.training.progress import Tick, clock
 
 _CLEAR = "\r\x1b[2K"
+_LOG_EVERY = 60.0  # seconds between lines of one training in a log
 
 
 class Progress:
-    """Follows `run_jobs`: `[ 3/12] post_ln  163,009,536 parameters  loss 11.28  4.1 s`.
+    """Follows `run_jobs`: `[ 3/12] post_ln  163,009,536 parameters  loss 11.28  4.1 s  about 0:37 left`.
 
-    Below the lines of the runs that have ended stands one for those that are running, however many there are.
+    Below the lines of the runs that have ended stands one for those that are running, however many there are. What is
+    left is told from the time that the runs of this command took so far, side by side where they go side by side. In a
+    log a training says where it stands once a minute. `todo`: how many runs are going to be started.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._total = len(plan.runs)
+    def __init__(self, plan: Plan, todo: int) -> None:
+        self._total, self._todo, self._ended = len(plan.runs), todo, 0
+        self._began = self._logged = time.monotonic()
         self._seeds = len({run.seed for run in plan.runs}) > 1
         self._width = max(len(self._name(run)) for run in plan.runs)
         self._shown = sys.stderr.isatty()
@@ -34,13 +38,18 @@ class Progress:
         """The training that goes on in this process tells how far it is."""
         if len(self._running) == 1:
             ((number, run),) = self._running.items()
-            self._write(f"{self._head(number, run)}  {tick}", end="")
+            line = f"{self._head(number, run)}  {tick}"
+            self._write(line, end="")
+            if not self._shown and time.monotonic() - self._logged > _LOG_EVERY:
+                self._log(line)
 
     def ended(self, number: int, run: PlannedRun, result: dict[str, Any]) -> None:
         self._running.pop(number, None)
-        self._write(f"{self._head(number, run)}  {_summary(result)}", end="\n")
-        if not self._shown and result["state"] not in RECORDED:  # its folder cannot tell why
-            print(f"gptlab: {self._name(run)} {_summary(result)}", file=sys.stderr)
+        self._ended += 1
+        line = f"{self._head(number, run)}  {_summary(result)}{self._left()}"
+        self._write(line, end="\n")
+        if not self._shown:
+            self._log(line)
         if result.get("hopeless"):
             print("gptlab: nothing more is started, for it could not be saved either", file=sys.stderr)
         self._show_running()
@@ -56,6 +65,15 @@ class Progress:
             self._write(f"{self._head(number, run)}  running ...", end="")
         elif self._running:
             self._write(f"running: {', '.join(map(self._name, self._running.values()))} ...", end="")
+
+    def _left(self) -> str:
+        waiting = self._todo - self._ended
+        seconds = (time.monotonic() - self._began) / self._ended * waiting
+        return f"  about {clock(seconds)} left" if waiting > 0 else ""
+
+    def _log(self, line: str) -> None:
+        self._logged = time.monotonic()
+        print(f"gptlab: {line}", file=sys.stderr, flush=True)
 
     def _head(self, number: int, run: PlannedRun) -> str:
         return f"[{number:{len(str(self._total))}}/{self._total}] {self._name(run):{self._width}}"

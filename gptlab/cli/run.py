@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     study, plan = open_study(plan, ["gptlab", *arguments])
     for line in explain(plan.runs, decisions):
         _say(line)
-    progress = Progress(plan)
+    progress = Progress(plan, sum(decision.action in ("run", "resume") for decision in decisions))
     code = FAILED
     try:
         with stoppable(), listening(progress.ticked):

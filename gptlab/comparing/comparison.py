@@ -137,7 +137,7 @@ class Row:
 
     @property
     def lacks_baseline(self) -> bool:
-        """Whether the run that it was to be compared with is not among these: that is no baseline itself."""
+        """Whether it was to be compared with another run, and is not: no baseline, unless others have it as one."""
         planned = {(record.run.id, record.run.baseline_id) for record in self.runs.values() if record.run.baseline_id}
         return self.baseline is None and bool(planned) and all(own != base for own, base in planned)
 

@@ -99,23 +99,27 @@ def _check_heads(block: ModelConfig) -> None:
     if not any("n_heads" in part.inputs for part in block_parts(block)):
         return
     if block.head_dim is None and block.emb_dim % block.n_heads:
+        near = _closest_divisor(block.emb_dim, block.n_heads)
         raise wrong_value(
             "model.n_heads",
             block.n_heads,
             f"model.emb_dim={block.emb_dim} is not divisible by it. "
-            f"Allowed: divisors of {block.emb_dim}; the closest is {_closest_divisor(block.emb_dim, block.n_heads)}.",
+            f"Allowed: divisors of {block.emb_dim}; the closest is {near}.",
             code="heads-divide",
             emb_dim=block.emb_dim,
+            suggestion=near,
         )
     shared = block.n_kv_heads
     if shared and block.n_heads % shared:
+        near = _closest_divisor(block.n_heads, shared)
         raise wrong_value(
             "model.n_kv_heads",
             shared,
             f"model.n_heads={block.n_heads} is not divisible by it. "
-            f"Allowed: divisors of {block.n_heads}; the closest is {_closest_divisor(block.n_heads, shared)}.",
+            f"Allowed: divisors of {block.n_heads}; the closest is {near}.",
             code="kv-heads-divide",
             n_heads=block.n_heads,
+            suggestion=near,
         )
 
 

@@ -42,26 +42,27 @@ def check_key(
     key, text = override.key_or_group, (override.input_line or "").lstrip("+")
     if not key:
         raise ConfigError(
-            f"{text}: an override is KEY=VALUE, and this has no key.", code="override-without-key", text=text
+            f"{text}: an override is KEY=VALUE, and this has no key.", code="override-without-key", override=text
         )
     if key.partition("/")[0].partition(".")[0] == "hydra":
         hint = next((hint for start, hint in _HYDRA_HINTS.items() if key.startswith(start)), "")
         raise ConfigError(
             f"{text}: gptlab starts its runs itself, so this setting of Hydra has no effect. {hint}".rstrip(),
             code="hydra-setting",
+            override=text,
         )
     if override.is_delete():
         raise ConfigError(
-            f"{text}: a key cannot be removed. Set it to another value or to null.", code="key-removed", text=text
+            f"{text}: a key cannot be removed. Set it to another value or to null.", code="key-removed", override=text
         )
     if override.package is not None:
         raise ConfigError(
             f"{text}: a group has its own place in the config. Write {key}={override.value()}.",
             code="group-with-package",
-            text=text,
+            override=text,
         )
     if override.is_add() and not override.is_force_add() and not key.startswith(_FREE_FORM) and _exists(key, groups):
-        raise ConfigError(f"+{text}: the key is there already. Write {text}.", code="key-added-twice", text=text)
+        raise ConfigError(f"+{text}: the key is there already. Write {text}.", code="key-added-twice", override=text)
     if sets_values(override):
         _check_braces(override)
     if key in groups:
@@ -99,7 +100,7 @@ def _no_key(text: str, part: str, names: Collection[str], alone: bool) -> Config
     if alone and below:
         lines = [f"{key}={text.partition('=')[2]}" for key in below]
         said = f"{text}: {part!r} does not exist. Did you mean {' or '.join(lines)}?"
-        return ConfigError(said, code="key-stands-deeper", text=text, part=part, command=lines[0])
+        return ConfigError(said, code="key-stands-deeper", override=text, part=part, command=lines[0])
     return unknown_key(text, part, names, text.partition("=")[2])
 
 
@@ -118,18 +119,20 @@ def _check_choice(override: Override, text: str) -> None:
     if value is None or isinstance(value, dict) and key == "ablation":
         said = "null" if value is None else "a set of values"
         raise ConfigError(
-            f"{text}: a group needs one of its options; {said} is none of them.", code="group-without-option", text=text
+            f"{text}: a group needs one of its options; {said} is none of them.",
+            code="group-without-option",
+            override=text,
         )
     if isinstance(value, list):
         if key != "ablation":
             raise ConfigError(
                 f"{text}: only ablations stack. Choose one, or write a sweep: {key}={','.join(map(str, value))}.",
                 code="only-ablations-stack",
-                text=text,
+                override=text,
             )
         twice = next((name for name in value if value.count(name) > 1), None)
         if twice:
-            raise ConfigError(f"{text}: {twice} is given twice.", code="ablation-twice", text=text, twice=twice)
+            raise ConfigError(f"{text}: {twice} is given twice.", code="ablation-twice", override=text, twice=twice)
 
 
 def sets_values(override: Override) -> bool:

@@ -37,7 +37,7 @@ def one_study(jobs: Sequence[Job]) -> None:
             code="output-dir-swept",
             key="output_dir",
         )
-    for key in ("workers", "launcher", "on_error", "on_invalid"):
+    for key in ("workers", "launcher", "order", "on_error", "on_invalid"):
         if len({getattr(job.config, key) for job in jobs}) > 1:
             raise ConfigError(
                 f"{key}: one command starts all its runs in one way, so it cannot be swept.",

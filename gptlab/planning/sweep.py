@@ -71,7 +71,7 @@ def _nothing(override: Override, options: Sequence[str]) -> ConfigError:
         return ConfigError(
             f"{override.input_line}: no values, so nothing would run.",
             code="sweep-of-nothing",
-            input_line=override.input_line,
+            override=override.input_line,
         )
     wanted = " ".join(glob.include).replace("*", "")
     starts = {option[: len(wanted)]: option for option in options}  # `pots*` is near `post_ln` by its beginning
@@ -80,5 +80,6 @@ def _nothing(override: Override, options: Sequence[str]) -> ConfigError:
     return ConfigError(
         f"{override.input_line}: the glob matches nothing.{hint} Allowed: {', '.join(options) or 'nothing'}.",
         code="glob-matches-nothing",
-        input_line=override.input_line,
+        suggestion=near,
+        override=override.input_line,
     )

@@ -73,9 +73,15 @@ class Queue:
         self._numbers = {run.id: number for number, run in enumerate(plan.runs, start=1)}
         self._watcher = watcher
         self._states: dict[str, str] = {run.id: d.state for run, d in zip(plan.runs, decisions, strict=True)}
-        todo = [(d, number) for number, d in enumerate(decisions) if d.action in ("run", "resume")]
-        # Crashed runs last: one that kills its process each time should not keep the others from their turn.
-        self._waiting = deque(number for d, number in sorted(todo, key=lambda pair: pair[0].state == "crashed"))
+        # Seeds first, so that a study which is stopped is a smaller study. Crashed runs last: one that kills its
+        # process each time should not keep the others from their turn.
+        seeds = list(dict.fromkeys(run.seed for run in plan.runs)) if plan.runs[0].config.order == "seeds" else []
+        todo = [
+            (decision.state == "crashed", seeds.index(run.seed) if seeds else 0, number)
+            for number, (run, decision) in enumerate(zip(plan.runs, decisions, strict=True))
+            if decision.action in ("run", "resume")
+        ]
+        self._waiting = deque(number for *_, number in sorted(todo))
 
     def __len__(self) -> int:
         return len(self._waiting)

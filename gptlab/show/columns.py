@@ -90,7 +90,8 @@ def row_entries(rows: Sequence[Row], name: str, bold: Sequence[bool] = ()) -> li
     if name == "variant":
         return [_text(row.label, strong) for row, strong in zip(rows, bold or [False] * len(rows), strict=True)]
     if name in ("changed", "seeds"):
-        return [_text(changed(row) if name == "changed" else row.seeds) for row in rows]
+        used = {row.baseline for row in rows}
+        return [_text(changed(row, row.label in used) if name == "changed" else row.seeds) for row in rows]
     write = formats.percent if name.endswith("_percent") else formats.exact
     return [EMPTY if (value := getattr(row, name)) is None else Entry(value, write(value)) for row in rows]
 
@@ -132,11 +133,11 @@ def _writer(name: str, places: int, exact: bool) -> Callable[[Any, Cell], str]:
     return lambda value, cell: one(value)
 
 
-def changed(row: Row) -> str:
-    """`activation: gelu_tanh -> relu`; of a baseline that it is one, or that it lacks one."""
+def changed(row: Row, used: bool) -> str:
+    """`activation: gelu_tanh -> relu`; of a baseline (`used` as one) that it is one, or that it lacks one."""
     if row.delta or row.baseline is not None:
         return describe_change(row.delta)
-    return "(its baseline is not among these)" if row.lacks_baseline else "(baseline)"
+    return "(its baseline is not among these)" if row.lacks_baseline and not used else "(baseline)"
 
 
 def interval(cell: Cell, places: int) -> str:

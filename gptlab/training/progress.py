@@ -23,10 +23,15 @@ class Tick:
         parts = [f"step {self.step}" + (f"/{self.total}" if self.total else ""), f"loss {self.loss:.4g}"]
         parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
         if self.seconds_left is not None:
-            minutes, seconds = divmod(round(self.seconds_left), 60)
-            hours, minutes = divmod(minutes, 60)
-            parts.append((f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}") + " left")
+            parts.append(f"{clock(self.seconds_left)} left")
         return "  ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """`0:42`, `1:02:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 Listener = Callable[[Tick], None]

@@ -129,7 +129,9 @@ def test_every_way_to_end_is_recorded_and_costs_its_run_only() -> None:
     }  # fmt: skip
     found = {kind: state_of(study / run.folder) for kind, run in zip(kinds, plan.runs, strict=True)}
     assert {kind: state.name for kind, state in found.items()} == states
-    assert found["raise"].reason == "ValueError: no luck" and "Traceback" in found["raise"].result["traceback"]
+    folders = {kind: study / run.folder for kind, run in zip(kinds, plan.runs, strict=True)}
+    assert found["raise"].reason == "ValueError: no luck"
+    assert "Traceback" in json.loads((folders["raise"] / "result.json").read_text())["traceback"]
     assert found["exit"].reason == "SystemExit: 0"
     assert "killed by SIGKILL (out of memory?)" in found["kill"].reason
     assert "exit code 0" in found["hard_exit"].reason
@@ -193,7 +195,7 @@ def test_progress_of_several_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
     plan = expand(["model=tiny", "seed=1,2"])
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    progress = Progress(plan)
+    progress = Progress(plan, 2)
     progress.started(1, plan.runs[0])
     progress.started(2, plan.runs[1])
     progress.ended(2, plan.runs[1], {"state": "finished", "metrics": {"loss": 1.5}, "seconds": 2.0})
@@ -201,7 +203,7 @@ def test_progress_of_several_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert lines == [
         "[1/2] baseline seed=1  running ...",
         "running: baseline seed=1, baseline seed=2 ...",
-        "[2/2] baseline seed=2  loss 1.5  2.0 s\n",
+        "[2/2] baseline seed=2  loss 1.5  2.0 s  about 0:00 left\n",
         "[1/2] baseline seed=1  running ...",
     ]
 
@@ -212,7 +214,7 @@ def test_progress_of_a_training(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     plan = expand(["model=tiny", "train.budget=10"])
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    progress = Progress(plan)
+    progress = Progress(plan, 1)
     progress.started(1, plan.runs[0])
     progress.ticked(Tick(3, 10, 2.5, 1000.0, 7.0))
     metrics = {"initial_loss": 5.5, "final_loss": 7.5}
@@ -223,6 +225,41 @@ def test_progress_of_a_training(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ]
 
 
+def test_a_log_has_a_line_per_run_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gptlab.cli import progress as module
+    from gptlab.training.progress import Tick
+
+    plan = expand(["model=tiny", "seed=1,2,3"])
+    clock = iter([0.0, 30.0, 61.0, 61.0, 90.0, 90.0, 90.0, 120.0, 120.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    progress = module.Progress(plan, todo=2)  # one of the three was there already
+    progress.started(2, plan.runs[1])
+    for step in (1, 2):  # the first comes too early for a line
+        progress.ticked(Tick(step, 10, 2.5, 1000.0, None))
+    for number in (2, 3):
+        progress.ended(number, plan.runs[number - 1], {"state": "finished", "metrics": {"loss": 1.5}, "seconds": 2.0})
+    assert capsys.readouterr().err.splitlines() == [
+        "gptlab: [2/3] baseline seed=2  step 2/10  loss 2.5  1,000 tokens/s",
+        "gptlab: [2/3] baseline seed=2  loss 1.5  2.0 s  about 1:30 left",
+        "gptlab: [3/3] baseline seed=3  loss 1.5  2.0 s",
+    ]
+
+
+@pytest.mark.parametrize(("order", "expected"), [("seeds", [1, 1, 2, 2]), ("variants", [1, 2, 1, 2])])
+def test_the_order_of_the_runs(order: str, expected: list[int]) -> None:
+    from gptlab.running.decisions import survey
+    from gptlab.running.queue import Queue
+
+    plan = expand(["model=tiny", "ablation=none,relu", "seed=1,2", f"order={order}", "probes=counting"])
+    queue = Queue(plan, Path("outputs"), survey(plan, Path("outputs")))
+    taken = [queue.take() for _ in plan.runs]
+    assert [run.seed for run in taken if run] == expected
+    assert {run.id for run in taken if run} == {run.id for run in expand(["model=tiny", "ablation=none,relu",
+        "seed=1,2", "probes=counting"]).runs}  # fmt: skip  # no id depends on it
+
+
 def test_threads_belong_to_a_run_and_not_to_the_process() -> None:
     import torch
 
@@ -230,7 +267,7 @@ def test_threads_belong_to_a_run_and_not_to_the_process() -> None:
     study, plan = open_study(expand(["model=tiny", "threads=2", "probes=counting"]))
     run_jobs(plan, study)
     assert torch.get_num_threads() == before
-    assert state_of(study / plan.runs[0].folder).result["threads"] == 2
+    assert state_of(study / plan.runs[0].folder).result.threads == 2
 
 
 def test_other_threads_other_last_bits_within_a_tolerance() -> None:
@@ -238,7 +275,7 @@ def test_other_threads_other_last_bits_within_a_tolerance() -> None:
     run_jobs(plan, study)
     other, _ = open_study(expand(["model=tiny", "model.emb_dim=128", "threads=2", "output_dir=two"]))
     run_jobs(expand(["model=tiny", "model.emb_dim=128", "threads=2", "output_dir=two"]), other)
-    one, two = (state_of(next(s.glob("*-s123-*"))).result["metrics"] for s in (study, other))
+    one, two = (state_of(next(s.glob("*-s123-*"))).result.metrics for s in (study, other))
     assert one.keys() == two.keys()
     assert all(one[key] == pytest.approx(two[key], rel=1e-5) for key in one)
 
