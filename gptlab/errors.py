@@ -22,7 +22,7 @@ class GptlabError(Exception):
     (the closest that would do), `file` and `line`, `command` (a line to type).
     """
 
-    def __init__(self, message: str, /, *, code: str = "", **facts: Any) -> None:
+    def __init__(self, message: str, /, *, code: str, **facts: Any) -> None:
         super().__init__(message)
         self.code, self.facts = code, facts
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "add": "gptlab.cli.add",
     "audit": "gptlab.cli.audit",
     "check": "gptlab.cli.check",
+    "diff-model": "gptlab.cli.diff_model",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",

@@ -27,7 +27,7 @@ Nothing is written. Exit code 0: no line failed; 1: one did; 2: the command is w
 
   gptlab check model=tiny ablation=rmsnorm
   gptlab check model=tiny ablation=mine
-  gptlab check model=tiny model.norm=my_norm plugins=[my_module]"""
+  gptlab check model=tiny model.norm=my_norm 'plugins=[my_module]'"""
 _COLORS = {"pass": "green", "fail": "bold red", "not applicable": "dim"}
 
 

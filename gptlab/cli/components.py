@@ -20,7 +20,7 @@ name, options with their defaults, one line each. Behind each kind stands the ke
 which its options are set. `plugins` adds those of your own modules; `--format md` writes the tables of the docs.
 
   gptlab components norm
-  gptlab components plugins=[my_module]"""
+  gptlab components 'plugins=[my_module]'"""
 _PLUGINS = "plugins="
 
 

@@ -15,6 +15,7 @@ gptlab: declare a change to a GPT, run it against a baseline, get a table.
 usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu,post_ln, make a study
        gptlab plan [KEY=VALUE ...]      what would run: exact differences, parameters, FLOPs, memory
        gptlab check [KEY=VALUE ...]     is a variant, yours included, a correct causal language model?
+       gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
        gptlab verify [FOLDER]           is every file as its run wrote it?
        gptlab rerun RUN                 repeat one run from its record: do the numbers agree?
@@ -33,7 +34,7 @@ Examples
   gptlab                                           GPT-2 124M, untrained, measured once
   gptlab experiment=chapter4                       the book's chapter 4, piece by piece
   gptlab ablation=relu                             ReLU against the baseline
-  gptlab ablation=relu,[relu,post_ln] seed=1,2,3   two variants, the second one stacked, three seeds
+  gptlab 'ablation=relu,[relu,post_ln]' seed=1,2,3 two variants, the second one stacked, three seeds
   gptlab model=tiny model.n_layers=2,4,8           any key of the config can take several values
   gptlab experiment=chapter4 workers=4             four runs side by side; the same command again goes on
   gptlab plan model=gpt3_175b                      counted in a moment, nothing is run

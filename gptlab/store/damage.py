@@ -22,7 +22,10 @@ UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, Arith
 
 
 class DamagedError(GptlabError):
-    """A file that cannot be used; the text names it."""
+    """A file that cannot be used; the text names it. One kind, whatever the damage: it costs its owner."""
+
+    def __init__(self, message: str, /, *, code: str = "damaged-file", **facts: Any) -> None:
+        super().__init__(message, code=code, **facts)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from gptlab.store.states import state_of
 from gptlab.store.study_plan import PlanEntry, StoredPlan, entry_of, load_plan
 
 # A top-level entry of config.yaml that is no part of a variant, with the lines that belong to it.
+MOST_STUDIES = 8  # that a message names
 _LEFT_OUT = re.compile(rf"^(?:{'|'.join(map(re.escape, (*NOT_IDENTITY, 'seed')))}):.*\n(?:[ -].*\n|\n)*", re.MULTILINE)
 
 
@@ -97,6 +98,15 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
                     folder=folder,
                 )
             chosen.append(_planned(path))
+        elif not (path / PLAN).exists() and (inside := _studies_in(path)):
+            raise ConfigError(
+                f"compare: {path} is no study, but holds {len(inside)}: {', '.join(inside[:MOST_STUDIES])}"
+                f"{', ...' if len(inside) > MOST_STUDIES else ''}. Type gptlab compare {inside[0]}",
+                code="compare-holds-studies",
+                value=str(path),
+                allowed=inside,
+                command=f"gptlab compare {inside[0]}",
+            )
         elif studies.setdefault(path, None) is not None:
             raise ConfigError(
                 f"compare: {path} is named twice, as a whole and by some of its runs.",
@@ -104,6 +114,12 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
                 path=path,
             )
     return [_load(folder, chosen, histories) for folder, chosen in studies.items()]
+
+
+def _studies_in(folder: Path) -> list[str]:
+    """The studies in a folder that is none itself, the newest plan first."""
+    found = [path.parent for path in folder.glob(f"*/{PLAN}")]
+    return [str(study) for study in sorted(found, key=lambda study: -(study / PLAN).stat().st_mtime)]
 
 
 def parsed_config(folder: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pandas as pd
 import pytest
 
 import gptlab
-from gptlab.cli import main
+from gptlab.cli import dispatch, main
+from gptlab.errors import ConfigError
 from tests.comparing.test_compare import arms, values
 from tests.support.seeded import Arm, make_seeded
 
@@ -203,3 +205,15 @@ def test_the_notebook_works_as_pasted(tmp_path: Path, monkeypatch: pytest.Monkey
         if language == "python":
             exec(compile(block, "notebook.md", "exec"), names)
     assert isinstance(names["table"], pd.DataFrame)
+
+
+def test_a_folder_of_studies_names_them(tmp_path: Path) -> None:
+    for number, name in enumerate(("old", "new")):
+        (tmp_path / "outputs" / name).mkdir(parents=True)
+        (tmp_path / "outputs" / name / "plan.json").write_text("{}")
+        os.utime(tmp_path / "outputs" / name / "plan.json", (number, number))
+    with pytest.raises(ConfigError) as caught:
+        dispatch(["compare", str(tmp_path / "outputs")])
+    studies = [str(tmp_path / "outputs" / name) for name in ("new", "old")]
+    assert (caught.value.code, caught.value.facts["allowed"]) == ("compare-holds-studies", studies)
+    assert caught.value.facts["command"] == f"gptlab compare {studies[0]}"

@@ -111,7 +111,7 @@ def test_an_error_is_recorded_and_not_raised(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_users_error_needs_no_class_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_probe(monkeypatch, "shapes", GptlabError("said in words"))
+    break_probe(monkeypatch, "shapes", GptlabError("said in words", code="test"))
     assert execute(config_of(), tmp_path)["error"] == "said in words"
     assert execute(config_of(n_heads=7), tmp_path)["error"].startswith("model.n_heads=7")
 
