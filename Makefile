@@ -30,10 +30,10 @@ types: $(DEV) ## mypy on the package
 	$(BIN)/mypy
 
 fast: $(DEV) ## the fast tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 slow: $(DEV) ## the slow tests
-	$(BIN)/pytest -m "slow and not benchmark"
+	$(BIN)/pytest -n auto --dist worksteal -m "slow and not benchmark"
 
 pages: $(DEV) ## the generated parts of docs/ anew
 	$(BIN)/python -m tests.support.generated_pages

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+# Test processes run side by side, one to a core: two threads each would wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Set by pytest and by torch themselves, and so not a trace of the test.
 _PYTEST_OWN = frozenset(
     {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"}

@@ -72,8 +72,10 @@ def _runs(case: Case) -> Verdict:
 def _line(name: str, look: Callable[[Case], Verdict], case: Case) -> Line:
     try:
         return _named(name, look(case))
-    except GptlabError:
-        raise
+    except GptlabError as error:
+        if name == RUNS:
+            raise  # the config cannot be built: nothing to report on
+        return _named(name, failed(str(error)))
     except Exception as error:
         return _named(name, failed(f"{type(error).__name__}: {' '.join(str(error).split())}"))
 

@@ -146,7 +146,7 @@ def test_command_writes_svg_and_png(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         (["gradient_flo"], "figures: 'gradient_flo' does not exist. Did you mean 'gradient_flow'?"),
         (["--outptu", "x"], "option: '--outptu' does not exist. Did you mean '--output'?"),
-        (["-o"], "figures: -o needs a folder."),
+        (["-o"], "--output: needs a value."),
         (["layer_norm", "-o", "taken"], "figures: cannot write into taken: "),
         (["layer_norm", "-o", "taken/below"], "figures: cannot write into taken/below: "),
     ],

@@ -313,4 +313,4 @@ def test_numbers_that_are_none_are_words_in_json_and_in_tables(tmp_path: Path, m
     execute(config_of(), tmp_path)
     text = (tmp_path / "result.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail)["metrics"]["loss"] == "nan"
-    assert (tmp_path / "layers.csv").read_text() == "value\ninf\n"
+    assert (tmp_path / "layers.csv").read_text().splitlines()[:2] == ["value", "inf"]

@@ -308,7 +308,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["report", "a", "b"], "names 2"),
         (["report", "no/such"], "there is no folder 'no/such'"),
         (["report", "--outptu", "x"], "Did you mean '--output'?"),
-        (["report", "x", "-o"], "--output needs a value"),
+        (["report", "x", "-o"], "--output: needs a value"),
     ],
 )
 def test_the_users_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
