@@ -14,6 +14,7 @@ gptlab: declare a change to a GPT, run it against a baseline, get a table.
 
 usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu,post_ln, make a study
        gptlab plan [KEY=VALUE ...]      what would run: exact differences, parameters, FLOPs, memory
+       gptlab add STUDY [KEY=VALUE ...] more seeds or variants for a study that there is
        gptlab check [KEY=VALUE ...]     is a variant, yours included, a correct causal language model?
        gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
@@ -22,10 +23,11 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab explain-id A [B]          what makes a run this run, and why two differ
        gptlab gc [FOLDER]               what killed processes left behind
        gptlab compare PATH ...          variants against their baseline: differences, intervals, verdicts
+       gptlab audit STUDY               the protocol, line by line, computed from files
        gptlab report STUDY              a study as one HTML file
-       gptlab figures [NAME]            the seven figures, computed anew, as SVG and PNG
+       gptlab figures [NAME]            the seven figures, computed anew, or those of a study (--study)
        gptlab reproduce [--only GROUP]  every published number of the sources, and whether it comes out
-       gptlab components [SLOT]         what can fill a slot of the model, with its options
+       gptlab components [KIND]         what can be chosen by name, with its options
 
 Groups, chosen by group=option (ablation=[a,b] stacks)
 """

@@ -185,6 +185,13 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
     assert f"usage: gptlab {command}" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("here")
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out.split("Groups")[0]
+    assert [command for command in COMMANDS if f"gptlab {command} " not in listed] == []
+
+
 def test_help_is_useful_and_needs_no_torch(here: Path) -> None:
     script = (
         "import sys; from gptlab.cli import main; code = main(['--help']); sys.exit(code or 'torch' in sys.modules)"
