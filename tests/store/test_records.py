@@ -59,8 +59,8 @@ def test_the_manifest_says_what_produced_the_run(monkeypatch: pytest.MonkeyPatch
     folder = study / plan.runs[0].folder
     manifest = files.read_json(folder / "manifest.json")
     for key in ("command", "python", "packages", "installed", "platform", "host", "cpu", "cpus", "gpus", "threads",
-                "threads_environment", "deterministic", "git", "git_reason", "overrides", "seed", "rng", "config", "code",
-                "start",
+                "threads_environment", "deterministic", "git", "git_reason", "overrides", "seed", "rng", "config",
+                "code", "start",
                 "stop", "state", "error", "data_sha256", "id"):  # fmt: skip
         assert key in manifest, key
     assert manifest["id"] == plan.runs[0].id and manifest["seed"] == 7 and manifest["threads"] == 1
