@@ -10,6 +10,7 @@ from torch import nn
 
 from gptlab.config import ModelConfig
 from gptlab.model import skeleton
+from gptlab.model.attention import MultiHeadAttention
 from gptlab.probes.dry_run import UncountableError, dry_run
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
@@ -31,7 +32,7 @@ def measure(subject: Subject) -> Measurement:
 
 
 def trace(config: ModelConfig, batch_size: int, context: int) -> list[dict[str, Any]]:
-    """One row for the input and one for the output of each module, in the order in which they are computed.
+    """One row for the input, one for the output of each module, and four inside attention, in the order of computation.
 
     UncountableError where a part cannot be computed without values.
     """
@@ -41,6 +42,9 @@ def trace(config: ModelConfig, batch_size: int, context: int) -> list[dict[str, 
     handles = [
         module.register_forward_hook(partial(_record, rows, name or "model")) for name, module in model.named_modules()
     ]
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            _look_inside(rows, name, module)
     dry_run(model, batch_size, context)
     for handle in handles:
         handle.remove()
@@ -58,6 +62,21 @@ def memory_estimate(config: ModelConfig, batch_size: int, context: int) -> tuple
     rows = trace(config, batch_size, context)
     activations = sum(row["bytes"] for row in rows if row["module"] in leaves) + 2 * rows[-1]["bytes"]
     return weight_bytes(model), 2 * weight_bytes(model) + activations
+
+
+def _look_inside(rows: list[dict[str, Any]], name: str, attention: MultiHeadAttention) -> None:
+    """Rows for what each head has: queries, keys, values, and the scores, which SDPA computes without storing them."""
+    split = attention.queries_keys_values
+
+    def recorded(x: torch.Tensor, positions: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
+        q, k, v = split(x, positions)
+        for part, tensor in (("queries", q), ("keys", k), ("values", v)):
+            rows.append(_row(len(rows), f"{name}.{part}", "per head", tensor))
+        scores = q.new_empty(*q.shape[:3], k.shape[2])
+        rows.append(_row(len(rows), f"{name}.scores", "queries x keys", scores))
+        return q, k, v
+
+    attention.queries_keys_values = recorded  # type: ignore[method-assign, assignment]
 
 
 def _record(rows: list[dict[str, Any]], name: str, module: nn.Module, inputs: Any, output: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -35,6 +36,7 @@ def provenance() -> dict[str, Any]:
         "threads_environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name, "").isdecimal()},
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "git": git(),
+        "git_reason": None if git() else why_no_git(),
     }
 
 
@@ -58,6 +60,16 @@ def git() -> dict[str, Any] | None:
     """Commit and uncommitted changes of the checkout that gptlab runs from; None when it is an installed copy."""
     found = _git()
     return found and {key: value for key, value in found.items() if key != "patch"}
+
+
+def why_no_git() -> str:
+    """Why a run has no commit: what a reader of `git: null` asks."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return f"gptlab runs from {root}, an installed copy without a checkout; its version and code hash say which"
+    if shutil.which("git") is None:
+        return "git is not installed here"
+    return f"git could not read the checkout in {root} (not its owner's? see git status there)"
 
 
 def patch() -> str:

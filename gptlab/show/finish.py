@@ -9,6 +9,7 @@ from typing import TextIO
 from gptlab.comparing.assemble import compare
 from gptlab.errors import GptlabError
 from gptlab.show.exports import write_comparison
+from gptlab.show.shape_trace import print_traces
 from gptlab.show.study_table import print_study
 from gptlab.store.study import Study, load_study, write_tables
 from gptlab.texts import printable
@@ -27,6 +28,7 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
     study = load_study(folder)
     comparison = compare([folder])
     print_study(study, console_width, file, comparison)
+    print_traces(study, console_width, file)
     try:
         write_tables(study)
         write_comparison(comparison, study.folder)

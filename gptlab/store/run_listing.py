@@ -140,7 +140,7 @@ def _when(folder: Path) -> str:
         return f"{stamp[1]} {stamp[2]}:{stamp[3]}:{stamp[4]}"
     for path in (folder / PLAN, folder):
         try:
-            return datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M:%S")
+            return datetime.fromtimestamp(path.stat().st_mtime).astimezone().isoformat(" ", "seconds")
         except OSError:
             continue
     return ""

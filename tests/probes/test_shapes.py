@@ -59,7 +59,8 @@ def test_the_only_width_that_changes_is_the_vocabularys() -> None:
     widths = {
         name: shape
         for name, shape in shapes_of(trace(BOOK, 2, 4)).items()
-        if shape != "(2, 4, 768)" and ".ff.layers." not in name
+        if shape != "(2, 4, 768)"
+        and not any(part in name for part in (".ff.layers.", ".queries", ".keys", ".values", ".scores"))
     }
     assert set(widths) == {"input", "pos_emb", "out_head", "model"}
 
@@ -142,3 +143,15 @@ def test_the_estimate_is_near_the_truth(
     size = sum(parameter.numel() for parameter in skeleton(replace(BOOK, **changes)).parameters())
     assert weights == 4 * size
     assert 0.6 < peak / 2**20 / measured_mib < 1.25
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 2}])
+def test_the_trace_looks_inside_attention(changes: dict[str, int]) -> None:
+    config = ModelConfig(vocab_size=256, context_length=64, emb_dim=32, n_heads=4, n_layers=2, **changes)
+    rows = [row for row in trace(config, 2, 6) if row["module"].startswith("trf_blocks.1.att.")]
+    found = {row["module"].rpartition(".")[2]: row["output_shape"] for row in rows}
+    shared = changes.get("n_kv_heads", 4)
+    assert found["queries"] == "(2, 4, 6, 8)" and found["scores"] == "(2, 4, 6, 6)"
+    assert found["keys"] == found["values"] == f"(2, {shared}, 6, 8)"
+    names = list(found)
+    assert names.index("W_query") < names.index("queries") < names.index("scores") < names.index("out_proj")

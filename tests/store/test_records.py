@@ -59,7 +59,8 @@ def test_the_manifest_says_what_produced_the_run(monkeypatch: pytest.MonkeyPatch
     folder = study / plan.runs[0].folder
     manifest = files.read_json(folder / "manifest.json")
     for key in ("command", "python", "packages", "installed", "platform", "host", "cpu", "cpus", "gpus", "threads",
-                "threads_environment", "deterministic", "git", "overrides", "seed", "rng", "config", "code", "start",
+                "threads_environment", "deterministic", "git", "git_reason", "overrides", "seed", "rng", "config",
+                "code", "start",
                 "stop", "state", "error", "data_sha256", "id"):  # fmt: skip
         assert key in manifest, key
     assert manifest["id"] == plan.runs[0].id and manifest["seed"] == 7 and manifest["threads"] == 1
@@ -88,6 +89,7 @@ def test_one_edited_line_makes_another_manifest(here: Path, monkeypatch: pytest.
 
     try:
         assert seen() is None and provenance.patch() == ""
+        assert "without a checkout" in provenance.why_no_git()
         git(here / "checkout", "init", "-q")
         git(here / "checkout", "add", ".")
         git(here / "checkout", "commit", "-qm", "one")
