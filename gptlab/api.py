@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gptlab import registry
 from gptlab.config import Config, identity
 from gptlab.declare.composer import compose
-from gptlab.declare.model_rules import check
 from gptlab.declare.overrides import slug
-from gptlab.declare.settling import settle
+from gptlab.declare.to_config import settled_and_checked
 from gptlab.errors import GptlabError
 from gptlab.running.execute import execute
 
@@ -95,8 +94,7 @@ def run(config: Config, folder: Path | str | None = None) -> Run:
     `Run.result["state"]` and `["error"]`.
     """
     registry.load_plugins(config.plugins)
-    config = settle(config)  # it may have been made or changed by hand
-    check(config)
+    config = settled_and_checked(config)  # it may have been made or changed by hand
     if folder is None:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
         folder = Path(config.output_dir) / "python" / stamp / f"{slug(config.label)}-{identity(config)[:8]}"

@@ -1,7 +1,7 @@
 """The root schema: every key that a user can set, its type, its default and its legal range.
 
 Plain dataclasses, no torch and no Hydra. YAML and command-line values are merged into these types, so a wrong key or a
-wrong type never gets past this file. What one key means for another is checked in `gptlab.declare.checked`.
+wrong type never gets past this file. What one key means for another is checked in `gptlab.declare.to_config`.
 """
 
 from __future__ import annotations

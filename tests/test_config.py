@@ -28,7 +28,8 @@ from gptlab.config import (
     flatten,
     identity,
 )
-from gptlab.declare import checked
+from gptlab.declare import to_config
+from gptlab.declare.one_spelling import settle
 from gptlab.errors import ConfigError
 
 TINY = ModelConfig(vocab_size=256, context_length=64, emb_dim=32, n_heads=4, n_layers=2)
@@ -103,7 +104,7 @@ def test_the_first_seven_keys_are_the_books() -> None:
     ids=["default", "relu", "tiny"],
 )
 def test_golden_identities(config: Config, golden: str) -> None:
-    assert identity(checked.settle(config)) == golden
+    assert identity(settle(config)) == golden
 
 
 @pytest.mark.parametrize("where", FIELDS)
@@ -212,7 +213,7 @@ def test_delta_shows_a_probe_that_was_left_out() -> None:
 )
 def test_a_wrong_type_is_refused_by_its_key(tree: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked.from_omegaconf(tree)
+        to_config.from_omegaconf(tree)
     assert re.match(rf"{re.escape(key)}(=.*: must be |: a value is needed)", str(caught.value))
     assert len(str(caught.value).splitlines()) == 1
 
@@ -220,7 +221,7 @@ def test_a_wrong_type_is_refused_by_its_key(tree: dict[str, Any], key: str) -> N
 @pytest.mark.parametrize("tree", [{"model": 3}, {"probes": {"gradients": 3}}], ids=str)
 def test_a_value_for_a_whole_section_is_refused(tree: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"^(model|probes.gradients)=3: must be keys and values \(\w+, "):
-        checked.from_omegaconf(tree)
+        to_config.from_omegaconf(tree)
 
 
 # --- ranges and choices

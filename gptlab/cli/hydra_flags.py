@@ -14,8 +14,8 @@ from hydra.core.plugins import Plugins
 from omegaconf import DictConfig
 
 from gptlab.declare.composer import HYDRA_BASE, Composer, store_schema
+from gptlab.declare.hydra_errors import translated
 from gptlab.declare.overrides import normalised
-from gptlab.declare.problems import translated
 from gptlab.declare.sources import CONF_DIR, UserFolders
 from gptlab.errors import ConfigError
 

@@ -22,8 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from gptlab.config import Config, flatten
 from gptlab.declare import sources
+from gptlab.declare.hydra_errors import OPTIONS, translated
 from gptlab.declare.overrides import ablations, check_key, label, normalised, sets_values, settings
-from gptlab.declare.problems import OPTIONS, translated
 from gptlab.declare.repository import CheckedRepository, refuse_short_ending
 from gptlab.declare.slips import refuse_slips
 from gptlab.declare.sweep_functions import SweepFunctions, written
@@ -94,9 +94,9 @@ class Composer:
 
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose, check and label one set of overrides. ConfigError for a sweep."""
-        from gptlab.declare.checked import from_omegaconf
-        from gptlab.declare.training_rules import refuse_moved
-        from gptlab.declare.unused_values import idle_values
+        from gptlab.declare.idle_values import idle_values
+        from gptlab.declare.to_config import from_omegaconf
+        from gptlab.declare.training_checks import refuse_moved
 
         texts, parsed = tuple(normalised(overrides)), tuple(self.parse(overrides))
         for override in parsed:
@@ -202,7 +202,7 @@ class Composer:
 def store_schema() -> None:
     """Make the root schema known to Hydra under the name that conf/config.yaml uses. Safe to repeat."""
     node = OmegaConf.structured(Config)
-    OmegaConf.set_struct(node.probes, False)  # a plugin's probe is one key more; `checked` refuses what no module has
+    OmegaConf.set_struct(node.probes, False)  # a plugin's probe is one key more; `to_config` refuses what no module has
     ConfigStore.instance().store(name="gptlab_schema", node=node, provider="gptlab")
 
 

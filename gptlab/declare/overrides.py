@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import NOT_IDENTITY, Config, ProbesConfig, flatten
-from gptlab.declare.texts import as_typed, refuse_unquoted
+from gptlab.declare.typed_text import as_typed, refuse_unquoted
 from gptlab.errors import ConfigError
 from gptlab.values import kind_of, must_be, unknown_key
 

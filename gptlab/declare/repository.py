@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError
 
 from gptlab.declare.sources import CONF_DIR, shown
-from gptlab.declare.texts import keep
+from gptlab.declare.typed_text import keep
 from gptlab.declare.user_files import UserFile, check_values, looked_at
 from gptlab.errors import ConfigError, wrong_value
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 
-from gptlab.declare.texts import free_texts
+from gptlab.declare.typed_text import free_texts
 from gptlab.errors import ConfigError, closest
 from gptlab.values import unknown_key
 

@@ -13,7 +13,7 @@ from omegaconf._utils import get_yaml_loader
 
 from gptlab.config import Config
 from gptlab.declare.sources import shown
-from gptlab.declare.texts import plain_numbers
+from gptlab.declare.typed_text import plain_numbers
 from gptlab.declare.yaml_slips import at_line, explained, misplaced
 from gptlab.errors import ConfigError
 from gptlab.values import kind_of, misfits

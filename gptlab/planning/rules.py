@@ -10,8 +10,8 @@ from typing import Any
 from gptlab import config as schema
 from gptlab.config import Config
 from gptlab.declare.composer import Composer, Job
-from gptlab.declare.reads import chosen
-from gptlab.declare.training_rules import check_warmup
+from gptlab.declare.keys_read import chosen
+from gptlab.declare.training_checks import check_warmup
 from gptlab.errors import ConfigError, wrong_value
 
 

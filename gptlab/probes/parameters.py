@@ -28,7 +28,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from gptlab.config import Config, ModelConfig
-from gptlab.declare.reads import chosen
+from gptlab.declare.keys_read import chosen
 from gptlab.model import GPT, Model, skeleton
 from gptlab.probes.dry_run import UncountableError, dry_run
 from gptlab.probes.groups import group_of

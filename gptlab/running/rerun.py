@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.config import identity
-from gptlab.declare.checked import from_stored
+from gptlab.declare.to_config import from_stored
 from gptlab.errors import GptlabError
 from gptlab.metrics import METRICS
 from gptlab.running.execute import execute

@@ -25,8 +25,8 @@ from gptlab.config import (
     delta,
     identity,
 )
-from gptlab.declare import checked
-from gptlab.declare.settling import GENERAL
+from gptlab.declare import to_config
+from gptlab.declare.one_spelling import GENERAL, settle
 from gptlab.errors import ConfigError
 from gptlab.model import build
 from gptlab.model.gpt import GPT
@@ -54,9 +54,7 @@ def deep(**changes: Any) -> Config:
 
 def settled(config: Config, *changed: str) -> Config:
     """`config` as a run gets it: settled and checked, where the user set the keys `changed`."""
-    done = checked.settle(config)
-    checked.check(done, frozenset(changed))
-    return done
+    return to_config.settled_and_checked(config, frozenset(changed))
 
 
 def refusal(config: Config, *changed: str) -> str:
@@ -237,9 +235,9 @@ def test_options_are_stored_in_their_declared_type() -> None:
 def test_settling_twice_is_settling_once_and_leaves_its_input_alone() -> None:
     config = gpt(options={"norm": {"eps": 1}, "init": {"tied_std": None}}, drop_attention=0.1)
     before = repr(config)
-    once = checked.settle(config)
+    once = settle(config)
     assert repr(config) == before
-    assert checked.settle(once) == once
+    assert settle(once) == once
 
 
 def test_open_values_are_written_out() -> None:
@@ -248,7 +246,7 @@ def test_open_values_are_written_out() -> None:
     assert config.probes.shapes == ShapesProbe(context=4)
     assert config.probes.gradients == GradientsProbe(context=64)
     assert config.data.tokenizer == "gpt2"
-    short = checked.settle(gpt(context_length=3))
+    short = settle(gpt(context_length=3))
     assert [getattr(short.probes, name).context for name in ("parameters", "shapes", "gradients")] == [3, 3, 3]
     assert short.data.tokenizer == "ids"
 
@@ -557,19 +555,19 @@ def test_a_missing_file_is_found_before_anything_runs(tmp_path: Path) -> None:
 )
 def test_unknown_keys_are_refused_with_the_closest(tree: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked.from_omegaconf(tree)
+        to_config.from_omegaconf(tree)
     assert str(caught.value).startswith(words)
 
 
 def test_from_omegaconf_settles_and_checks() -> None:
     tree = {"model": {"attention": "identity", "qkv_bias": True}, "data": {"prompt": "Hello"}, "hydra": {"job": 1}}
-    config = checked.from_omegaconf(tree)
+    config = to_config.from_omegaconf(tree)
     assert config.probes.generation is not None and config.probes.generation.prompt == "Hello"
     assert config.data.tokenizer == "gpt2"
     with pytest.raises(ConfigError, match=r"^model\.qkv_bias=True: would be ignored"):
-        checked.from_omegaconf(tree, changed={"model.qkv_bias"})
+        to_config.from_omegaconf(tree, changed={"model.qkv_bias"})
     with pytest.raises(ConfigError, match=r"^plugins: no module named 'test_nowhere'"):
-        checked.from_omegaconf(tree | {"plugins": ["test_nowhere"]})
+        to_config.from_omegaconf(tree | {"plugins": ["test_nowhere"]})
 
 
 @pytest.mark.usefixtures("scratch_registry")

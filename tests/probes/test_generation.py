@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gptlab.config import Config, DataConfig, GenerationProbe, ModelConfig, ProbesConfig
-from gptlab.declare.settling import settle
+from gptlab.declare.one_spelling import settle
 from gptlab.model import build
 from gptlab.probes import Subject
 from gptlab.probes.generation import greedy, measure

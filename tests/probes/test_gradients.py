@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gptlab.config import Config, DataConfig, GradientsProbe, ModelConfig, ProbesConfig
 from gptlab.data.batches import load
-from gptlab.declare.settling import settle
+from gptlab.declare.one_spelling import settle
 from gptlab.probes import Measurement, Subject
 from gptlab.probes.gradients import measure
 from gptlab.registry import register

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gptlab.config import Config, DataConfig, ModelConfig
-from gptlab.declare.settling import settle
+from gptlab.declare.one_spelling import settle
 from gptlab.model import skeleton
 from gptlab.probes import Subject, shapes
 from gptlab.probes.shapes import memory_estimate, trace

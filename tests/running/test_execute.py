@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 
 from gptlab import compose, probes
 from gptlab.config import Config, DataConfig, GenerationProbe, ModelConfig, ProbesConfig, identity
-from gptlab.declare.checked import from_omegaconf
-from gptlab.declare.settling import settle
+from gptlab.declare.one_spelling import settle
+from gptlab.declare.to_config import from_omegaconf
 from gptlab.errors import GptlabError
 from gptlab.running.execute import execute
 from gptlab.store import files
@@ -295,7 +295,7 @@ def test_the_same_config_gives_the_same_bits(tmp_path: Path) -> None:
 def test_the_same_config_gives_the_same_bits_in_another_process(tmp_path: Path) -> None:
     execute(config_of(), tmp_path / "a")
     script = (
-        "import sys; from pathlib import Path; from omegaconf import OmegaConf; from gptlab.declare.checked import "
+        "import sys; from pathlib import Path; from omegaconf import OmegaConf; from gptlab.declare.to_config import "
         "from_omegaconf; from gptlab.running.execute import execute; "
         "config = from_omegaconf(OmegaConf.load(sys.argv[1])); execute(config, Path(sys.argv[2]))"
     )

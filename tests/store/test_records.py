@@ -17,7 +17,7 @@ import pytest
 
 import gptlab
 from gptlab.cli import main
-from gptlab.declare.checked import from_stored
+from gptlab.declare.to_config import from_stored
 from gptlab.planning.plan import Plan, expand
 from gptlab.running import execute, provenance
 from gptlab.running.launch import run_jobs

@@ -14,7 +14,7 @@ import yaml  # type: ignore[import-untyped]
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from gptlab.declare.refusals import of_override, quoted
+from gptlab.declare.omegaconf_errors import of_override, quoted
 from gptlab.declare.sweep_functions import FUNCTIONS
 from gptlab.declare.yaml_slips import explained
 from gptlab.errors import ConfigError, GptlabError, unknown

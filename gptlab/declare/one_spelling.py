@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from gptlab import registry
 from gptlab.config import Config, DataConfig, ModelConfig, unread_by
-from gptlab.declare.reads import block_parts, chosen, keys_read, takers
-from gptlab.declare.training_rules import settle_evaluation, settle_intervals, settle_training
-from gptlab.declare.unused_values import default_metric
+from gptlab.declare.idle_values import default_metric
+from gptlab.declare.keys_read import block_parts, chosen, keys_read, takers
+from gptlab.declare.training_spelling import settle_evaluation, settle_intervals, settle_training
 from gptlab.model.feed_forward import hidden_width
 from gptlab.model.per_layer import checked_settings, layer_config, layers_of
 from gptlab.registry import Component

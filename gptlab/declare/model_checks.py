@@ -1,48 +1,33 @@
-"""What is refused, each in one sentence that names the key, the value and the reason."""
+"""What a model must not be: pairs that contradict each other, names and options that are not there, unread keys."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from gptlab import analyses, registry
-from gptlab import config as schema
+from gptlab import registry
 from gptlab.config import Config, ModelConfig
-from gptlab.declare.probe_rules import check_contexts, check_data_fits, check_paths, check_tokens, why_not_probed
-from gptlab.declare.reads import block_keys_read, block_parts, blocks, chosen, instead, keys_read, takers, why_unread
-from gptlab.declare.training_rules import check_training
+from gptlab.declare.keys_read import (
+    block_keys_read,
+    block_parts,
+    blocks,
+    chosen,
+    instead,
+    keys_read,
+    takers,
+    why_unread,
+)
+from gptlab.declare.measurement_checks import why_not_probed
 from gptlab.errors import ConfigError, unknown, wrong_value
-from gptlab.margin import Margin
-from gptlab.metrics import metric
 from gptlab.model import skeleton
 from gptlab.model.per_layer import layer_config, layers_of
 from gptlab.model.slots import Parts, acts_in_attention
 from gptlab.values import say
 
 
-def check(config: Config, changed: Collection[str] = (), declared: ModelConfig | None = None) -> None:
-    """Raise ConfigError for the first thing that cannot be.
-
-    `changed`: dotted keys that the user set, presets aside, perhaps with their values. `declared`: the model as it was
-    before it was settled.
-    """
-    from gptlab.data.config_rules import check_data
-
-    schema.check_fields(config)
-    model = config.model
+def check_model(model: ModelConfig) -> None:
+    """ConfigError for the first thing of a settled model that cannot be."""
     (_check_gpt if model.architecture == "gpt" else _check_deep_mlp)(model)
-    check_data(config.data, model.vocab_size)
-    check_data_fits(config)
-    check_contexts(config)
-    check_paths(config)
-    _check_all_read(config, changed, declared or config.model)
-    if config.experiment.margin:
-        Margin.parse(config.experiment.margin, "experiment.margin")
-    if config.experiment.primary_metric:
-        metric(config.experiment.primary_metric, "experiment.primary_metric")
-    check_training(config, changed)
-    analyses.check(config.experiment)
-    check_tokens(config)
 
 
 def _check_gpt(model: ModelConfig) -> None:
@@ -184,7 +169,8 @@ def _check_options(options: Any, parts: Iterable[registry.Component], where: str
                 part.checked_options({name: value})
 
 
-def _check_all_read(config: Config, changed: Collection[str], model: ModelConfig) -> None:
+def check_all_read(config: Config, changed: Collection[str], model: ModelConfig) -> None:
+    """ConfigError for a key that the user set and nothing would read. `model`: as it was before it was settled."""
     read = keys_read(model)
     for key in sorted(changed):
         section, _, name = key.partition(".")

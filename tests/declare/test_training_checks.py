@@ -290,7 +290,7 @@ def test_a_device_that_is_not_there() -> None:
 
 
 def test_a_tracker_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gptlab.declare.training_rules.find_spec", lambda name: None)
+    monkeypatch.setattr("gptlab.declare.machine_checks.find_spec", lambda name: None)
     assert "pip install 'gptlab[tensorboard]'" in refusal("tracker=tensorboard")
 
 

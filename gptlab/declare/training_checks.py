@@ -1,78 +1,22 @@
-"""What a training config may say, before anything is built. Free of torch unless bf16 or a device is asked for."""
+"""What a training config may say, before anything is built."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping
-from importlib.util import find_spec
 from typing import Any
 
 from gptlab import registry
-from gptlab.config import Config, EvaluationConfig, ModelConfig, TrainConfig
-from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.config import Config, ModelConfig, TrainConfig
+from gptlab.declare.machine_checks import check_machine
+from gptlab.declare.training_spelling import length_words, parts, run_length
+from gptlab.errors import ConfigError, wrong_value
 
-_CHOICES = ("optimizer", "schedule")
 # Keys that only optimizers and schedules read, each those that name it in their signature.
 _LEFT_TO_PARTS = frozenset({"beta1", "beta2", "eps", "momentum", "final_rate", "decay_share"})
-
-
 # Keys that have gone to `evaluation`, which no key of the training moves.
 MOVED = ("evaluate_every", "evaluation_batches")
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(TrainConfig)}
-
-
-def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
-    """A copy with the context written out. Without a budget no other key means anything: they get their defaults."""
-    if train.budget is None:
-        return TrainConfig()
-    options = {}
-    for part in parts(train):
-        given = train.options.get(part.kind)
-        if given is not None and (kept := part.settled_options(given)):
-            options[part.kind] = kept
-    return dataclasses.replace(train, context=train.context or model.context_length, options=options)
-
-
-def parts(train: TrainConfig) -> tuple[registry.Component, registry.Component]:
-    """The optimizer and the schedule that are chosen. ConfigError for a name that is not registered, or its options."""
-    for kind in train.options:
-        if kind not in _CHOICES:
-            raise unknown("train.options", kind, _CHOICES)
-    return registry.get("optimizer", train.optimizer), registry.get("schedule", train.schedule)
-
-
-def settle_evaluation(config: Config) -> EvaluationConfig:
-    """A copy with the context written out; the defaults where nothing is trained. `config.train` is settled."""
-    if config.train.budget is None:
-        return EvaluationConfig()
-    return dataclasses.replace(config.evaluation, context=config.evaluation.context or config.train.context)
-
-
-def settle_intervals(config: Config) -> Config:
-    """A copy with warm-up and intervals in whole steps, where they are shares of a run whose steps the config tells.
-
-    0.05 is every 20th of the run. ConfigError for 2.5 steps.
-    """
-    train, evaluation = config.train, config.evaluation
-    if train.budget is None:
-        return config
-    given = {"train.warmup": train.warmup, "train.log_every": train.log_every, "evaluation.every": evaluation.every}
-    warmup, log_every, every = (_in_steps(key, value, run_length(train)) for key, value in given.items())
-    return dataclasses.replace(
-        config,
-        train=dataclasses.replace(train, warmup=warmup, log_every=log_every),
-        evaluation=dataclasses.replace(evaluation, every=every),
-    )
-
-
-def _in_steps(key: str, value: float, steps: int | None) -> float:
-    if value >= 1 or not value:
-        if value != int(value):
-            said = "must be whole steps, or below 1 a share of the run."
-            raise wrong_value(key, f"{value:g}", said, code="interval-not-whole")
-        return int(value)
-    return value if steps is None else max(1, round(value * steps))
 
 
 def check_training(config: Config, changed: Collection[str] = ()) -> None:
@@ -98,17 +42,7 @@ def check_training(config: Config, changed: Collection[str] = ()) -> None:
     if steps is not None:
         check_warmup(train, steps, changed)
         _check_decay(train, steps, changed)
-    _check_machine(config)
-
-
-def run_length(train: TrainConfig) -> int | None:
-    """Steps of the run, as far as the config alone tells: not of a budget in seconds or FLOPs."""
-    assert train.budget is not None
-    if train.budget_unit == "steps":
-        return int(train.budget)
-    if train.budget_unit == "tokens" and train.context:
-        return max(1, math.ceil(train.budget / (train.batch_size * train.context)))
-    return None
+    check_machine(config)
 
 
 def check_warmup(train: TrainConfig, steps: int, changed: Collection[str] = ()) -> None:
@@ -144,12 +78,6 @@ def _check_decay(train: TrainConfig, steps: int, changed: Collection[str]) -> No
             steps=steps,
             warmup=train.warmup,
         )
-
-
-def length_words(train: TrainConfig, steps: int) -> str:
-    """How long the run is, as its config says it."""
-    words = f"train.budget={train.budget:g} {train.budget_unit}"
-    return words if train.budget_unit == "steps" else f"{steps} steps ({words})"
 
 
 def _refuse_ignored(changed: Collection[str], keys: Collection[str], why: str) -> None:
@@ -241,70 +169,3 @@ def _any_probe_looks(config: Config) -> bool:
     """Whether a probe is on whose findings change with training."""
     on = [name for name, options in vars(config.probes).items() if options is not None]
     return any(not registry.get("probe", name).facts["static"] for name in on)
-
-
-def _check_machine(config: Config) -> None:
-    train = config.train
-    if config.tracker == "tensorboard" and find_spec("tensorboard") is None:
-        raise ConfigError(
-            "tracker=tensorboard: it is not installed. pip install 'gptlab[tensorboard]'.",
-            code="tracker-not-installed",
-            key="tracker",
-            value="tensorboard",
-        )
-    if train.device not in ("auto", "cpu"):
-        _check_device(train.device)
-    if train.precision == "bf16":
-        _check_bf16(train.device)
-    if train.optimizer == "muon":
-        import torch
-
-        if not hasattr(torch.optim, "Muon"):
-            raise ConfigError(
-                f"train.optimizer=muon: needs torch 2.9 or newer; this is {torch.__version__}.",
-                code="muon-needs-torch",
-                key="train.optimizer",
-                value="muon",
-            )
-
-
-def _check_device(name: str) -> None:
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"train.device={name!r}: is no device. Allowed: auto, cpu, cuda, cuda:<number>.",
-            code="device-unknown",
-            key="train.device",
-            value=name,
-        ) from error
-    if device.type not in ("cpu", "cuda"):
-        raise wrong_value(
-            "train.device", name, "not supported. Allowed: auto, cpu, cuda, cuda:<number>.", code="device-not-supported"
-        )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise wrong_value(
-            "train.device", name, f"this machine has {torch.cuda.device_count()} CUDA devices.", code="device-not-there"
-        )
-
-
-def _check_bf16(device: str) -> None:
-    import torch
-
-    if device.startswith("cuda") or device == "auto" and torch.cuda.is_available():
-        if not torch.cuda.is_bf16_supported():
-            raise ConfigError(
-                "train.precision=bf16: this GPU does not have it. Use train.precision=fp32.",
-                code="bf16-not-on-gpu",
-                key="train.precision",
-                value="bf16",
-            )
-    elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        raise ConfigError(
-            "train.precision=bf16: this processor does not have it. Use train.precision=fp32.",
-            code="bf16-not-on-cpu",
-            key="train.precision",
-            value="bf16",
-        )

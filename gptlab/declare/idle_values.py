@@ -10,8 +10,8 @@ import math
 from collections.abc import Collection, Iterator
 
 from gptlab.config import Config, ModelConfig
-from gptlab.declare.reads import blocks
-from gptlab.declare.training_rules import length_words, run_length
+from gptlab.declare.keys_read import blocks
+from gptlab.declare.training_spelling import length_words, run_length
 from gptlab.errors import ConfigError
 from gptlab.metrics import Metric, metric
 

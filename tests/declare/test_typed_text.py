@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer, compose
-from gptlab.declare.texts import as_typed, free_texts, in_quotes
+from gptlab.declare.typed_text import as_typed, free_texts, in_quotes
 from gptlab.errors import ConfigError
 from gptlab.planning.plan import expand
 

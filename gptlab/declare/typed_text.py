@@ -23,7 +23,7 @@ from omegaconf.errors import GrammarParseError
 from omegaconf.grammar_parser import parse as parse_interpolations
 
 from gptlab.config import Config
-from gptlab.declare.refusals import quoted
+from gptlab.declare.omegaconf_errors import quoted
 from gptlab.errors import ConfigError
 from gptlab.values import base_of, kind_of
 
