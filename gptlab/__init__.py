@@ -3,6 +3,7 @@
     cfg = gptlab.compose(["model=tiny", "ablation=[relu,post_ln]"])
     model = gptlab.build(cfg)  # a plain nn.Module: token ids (B, T) in, logits (B, T, vocab_size) out
     run = gptlab.run(cfg)      # what the command line does for one variant
+    gptlab.sweep([...], seed=range(5))  # a study; the same call again runs only what is missing
     gptlab.load(folder).runs   # a study's tables, as data frames
     gptlab.compare(folder)     # its variants against the baseline, with intervals and verdicts
 
@@ -18,9 +19,12 @@ from gptlab.registry import register
 
 if TYPE_CHECKING:
     from gptlab.api import Run, build, compare, compose, load, run
+    from gptlab.sweeping import Sweep, sweep
 
 __version__ = "0.1.0"
-__all__ = ["ConfigError", "GptlabError", "Run", "build", "compare", "compose", "load", "register", "run"]
+__all__ = [
+    "ConfigError", "GptlabError", "Run", "Sweep", "build", "compare", "compose", "load", "register", "run", "sweep"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +32,8 @@ def __getattr__(name: str) -> Any:
         from gptlab import api
 
         return getattr(api, name)
+    if name in ("Sweep", "sweep"):
+        from gptlab import sweeping
+
+        return getattr(sweeping, name)
     raise AttributeError(f"module 'gptlab' has no attribute {name!r}")

@@ -243,7 +243,8 @@ def test_in_threads(here: Path) -> None:
 
 
 def test_the_names_that_the_package_offers() -> None:
-    assert set(gptlab.__all__) <= {*dir(gptlab), "Run", "build", "compare", "compose", "load", "run"}
+    lazy = {"Run", "Sweep", "build", "compare", "compose", "load", "run", "sweep"}
+    assert set(gptlab.__all__) <= {*dir(gptlab), *lazy}
     assert all(getattr(gptlab, name) for name in gptlab.__all__)
     with pytest.raises(AttributeError, match="no attribute 'comopse'"):
         _ = gptlab.comopse
@@ -272,3 +273,27 @@ def test_the_documents_commands_plan(document: str, here: Path, capsys: pytest.C
     for program, *arguments in commands:
         assert program == "gptlab"
         assert main(["plan", *(word for word in arguments if word != "plan")]) == 0, capsys.readouterr().err
+
+
+def test_a_sweep_is_the_study_of_the_command_line(here: Path) -> None:
+    words = ["model=tiny", "probes=counting", "experiment.name=swept"]
+    study = gptlab.sweep(words, ablation=["relu", ["relu", "post_ln"]], seed=range(1, 3))
+    assert study.folder.resolve() == (here / "outputs" / "swept").resolve()
+    assert study.states == ("finished",) * 6
+    frame = study.frame().set_index(["label", "seed"])
+    assert frame.loc[("relu+post_ln", 2), "model.norm_placement"] == "post"
+    assert frame.loc[("baseline", 1), "model.activation"] == "gelu_tanh"
+    assert "model.emb_dim" not in frame.columns and frame["parameters"].notna().all()
+    assert [row.label for row in study.compare().rows] == ["baseline", "relu", "relu+post_ln"]
+    assert study.report().name == "report.html"
+    before = {path: path.stat().st_mtime_ns for path in study.folder.glob("*/result.json")}
+    again = gptlab.sweep(words, ablation=["relu", ["relu", "post_ln"]], seed=range(1, 3))
+    assert again.states == study.states  # and nothing was run anew
+    assert {path: path.stat().st_mtime_ns for path in study.folder.glob("*/result.json")} == before
+
+
+def test_a_sweep_that_cannot_run_starts_nothing(here: Path) -> None:
+    with pytest.raises(gptlab.ConfigError) as caught:
+        gptlab.sweep(["model=tiny"], ablation=["relu", "reluu"])
+    assert caught.value.facts["suggestion"] == "relu"
+    assert not (here / "outputs").exists()
