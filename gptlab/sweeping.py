@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gptlab.show.presented import PresentedComparison
+
+
+_PLAIN = re.compile(r"[\w.+/-]+")  # a word that needs no quotes in an override
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ def sweep(overrides: Sequence[str] = (), *, config_dirs: Sequence[str | Path] = 
 
 
 def _written(value: Any) -> str:
-    """A Python value as the command line has it."""
+    """A Python value as the command line has it. A text stands for itself: `ablation="relu,post_ln"` is a sweep."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, (list, tuple, range)):
         return ",".join(_member(item) for item in value)
     return _member(value)
@@ -79,9 +85,14 @@ def _written(value: Any) -> str:
 def _member(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_member(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Iterable) and not isinstance(value, str):
         return f"[{','.join(map(_member, value))}]"
-    return str(value)
+    text = str(value)
+    if isinstance(value, str) and not _PLAIN.fullmatch(text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text
 
 
 def _settings(config: Any) -> dict[str, Any]:

@@ -297,3 +297,23 @@ def test_a_sweep_that_cannot_run_starts_nothing(here: Path) -> None:
         gptlab.sweep(["model=tiny"], ablation=["relu", "reluu"])
     assert caught.value.facts["suggestion"] == "relu"
     assert not (here / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("relu,post_ln", "relu,post_ln"), (["relu", ["relu", "post_ln"]], "relu,[relu,post_ln]"), (range(2), "0,1"),
+        (None, "null"), (True, "true"), (1e-3, "0.001"), ({"period": 4}, "{period:4}"),
+        (["Hello, I am", 'a "b"'], '"Hello, I am","a \\"b\\""'),
+    ],
+)  # fmt: skip
+def test_values_of_a_sweep_are_written_as_on_the_line(value: object, word: str) -> None:
+    from gptlab.sweeping import _written
+
+    assert _written(value) == word
+
+
+def test_texts_of_a_sweep_are_whole(here: Path) -> None:
+    words = ["model=tiny", "data=string", f"data.text={'abc ' * 50}", "data.tokenizer=byte"]
+    study = gptlab.sweep(words, **{"data.prompt": ["a, b", "b a"]})
+    assert sorted({run.config.data.prompt for run in study.plan.runs}) == ["a, b", "b a"]

@@ -55,7 +55,7 @@ def _parameter(module: nn.Module, name: str) -> Tensor | None:
         return module.get_parameter(name)
     except AttributeError as error:
         path, _, last = name.rpartition(".")
-        if name and last in module.get_submodule(path)._parameters:
+        if name and getattr(module.get_submodule(path), last, ...) is None:
             return None
         raise ConfigError(
             f"{type(module).__name__}.parameter_roles: it has no parameter {name!r}.",

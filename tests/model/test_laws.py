@@ -29,7 +29,7 @@ def mean_square_by_depth(model: GPT, tokens: torch.Tensor) -> list[float]:
     """Mean square of the stream after each block."""
     found: list[float] = []
     handles = [
-        block.register_forward_hook(lambda module, inputs, output: found.append(output.pow(2).mean().item()))
+        block.register_forward_hook(lambda module, inputs, output: found.append(output.x.pow(2).mean().item()))
         for block in model.trf_blocks
     ]
     with torch.no_grad():
@@ -137,7 +137,9 @@ def changes_after_training(width: int, seed: int, init: str) -> dict[str, float]
     inputs, targets = ids(128, 8, seed=5), ids(128, 8, seed=6)
     block, seen = model.trf_blocks[1], {}
     for name, module in (("attention", block.att), ("feed_forward", block.ff), ("stream", block), ("logits", model)):
-        module.register_forward_hook(lambda module, inputs, output, name=name: seen.__setitem__(name, output.detach()))
+        module.register_forward_hook(
+            lambda module, inputs, output, name=name: seen.__setitem__(name, getattr(output, "x", output).detach())
+        )
     model(inputs)
     before = dict(seen)
     for _ in range(5):

@@ -32,7 +32,7 @@ def same_as_alone(study: Path) -> None:
 
 
 def numbers_of(study: Path) -> dict[str, object]:
-    return {path.parent.name: state_of(path.parent).result["metrics"] for path in study.glob("*/result.json")}
+    return {path.parent.name: state_of(path.parent).result.metrics for path in study.glob("*/result.json")}
 
 
 @pytest.mark.slow

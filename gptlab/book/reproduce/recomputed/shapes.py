@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -45,14 +46,17 @@ def positions(lab: Lab) -> Any:
 
 @check("SHP-block")
 def every_block(lab: Lab) -> Any:
-    found = {row["output_shape"] for row in lab.shapes(2, 4) if row["type"] == "Block"}
+    found = set(_of_blocks(lab))
     return found.pop() if len(found) == 1 else sorted(found)
 
 
 @check("SHP-twelve")
 def equal_rows(lab: Lab) -> int:
-    blocks = [row["output_shape"] for row in lab.shapes(2, 4) if row["type"] == "Block"]
-    return blocks.count((2, 4, lab.config().model.emb_dim))
+    return _of_blocks(lab).count((2, 4, lab.config().model.emb_dim))
+
+
+def _of_blocks(lab: Lab) -> list[tuple[int, ...]]:
+    return [row["output_shape"] for row in lab.shapes(2, 4) if re.fullmatch(r"trf_blocks\.\d+", row["module"])]
 
 
 @check("SHP-logits")
