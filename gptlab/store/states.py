@@ -45,10 +45,13 @@ def state_of(folder: Path | str) -> State:
     path = os.path.join(folder, RESULT)  # not through Path: that takes as long as reading, and there are thousands
     try:
         result = parse_result(load_object(path))
-    except DamagedError as damage:
+    except DamagedError:
         if not os.path.lexists(path):
             return _without_result(Path(folder))
-        return State("damaged", str(damage))
+        try:  # once more: a run that came to its end between the two looks has it now
+            result = parse_result(load_object(path))
+        except DamagedError as damage:
+            return State("damaged", str(damage))
     # A run that goes on cuts its history to its last checkpoint first: only one that is over needs all of it.
     if result.state in OVER and (problem := _torn(folder, result.history_bytes)):
         return State("damaged", problem, result)

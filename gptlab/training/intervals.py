@@ -50,5 +50,4 @@ def clocked_warmup(train: TrainConfig, budget: Budget, spent: Spent) -> float:
     """The share of the peak rate in a run whose budget is a time: a straight line over the first `warmup` of it."""
     if budget.steps is not None or not train.warmup:
         return 1.0
-    each = spent.seconds / spent.step if spent.step else 0.0
-    return min(1.0, max(FIRST, (spent.seconds + each) / (train.warmup * budget.amount)))
+    return min(1.0, max(FIRST, spent.seconds / (train.warmup * budget.amount)))

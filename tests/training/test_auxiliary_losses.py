@@ -25,7 +25,6 @@ class Sized(NamedTuple):
     absent: Loss | None
 
 
-@register("feed_forward", "test_sized_mlp")
 class SizedMLP(MLP):
     """An MLP that is asked to keep its output small: weight * mean square."""
 
@@ -36,6 +35,11 @@ class SizedMLP(MLP):
     def forward(self, x: Tensor) -> Sized:  # type: ignore[override]
         y = super().forward(x)
         return Sized(y, self.weight * y.square().mean(), None)
+
+
+@pytest.fixture(autouse=True)
+def _known(scratch_registry: None) -> None:
+    register("feed_forward", "test_sized_mlp")(SizedMLP)
 
 
 def plain(*overrides: str, steps: int = 6) -> Config:
