@@ -64,7 +64,7 @@ def study_name(folder: Path) -> str:
 
 def parse_plan(content: dict[str, Any]) -> StoredPlan:
     """plan.json in types. DamagedError where it is not as it should be."""
-    if not isinstance(content.get("runs"), list):
+    if not (isinstance(content.get("runs"), list) and content["runs"]):  # every plan has one: emptied is damaged too
         raise DamagedError(f"{PLAN}: it lists no runs")
     with parsing(PLAN):
         runs = tuple(_parse_run(run) for run in content["runs"])
