@@ -16,7 +16,7 @@ from scipy import stats
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.caption import caption
 from gptlab.comparing.comparison import VERDICTS, Comparison
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, GptlabError
 from gptlab.show.figures import figures
 from gptlab.show.figures.style import drawing
 from gptlab.show.tables import title
@@ -386,7 +386,7 @@ def test_one_run_and_no_runs(tmp_path: Path) -> None:
     alone = compared(tmp_path / "a", [Arm("none", {1: 3.0})])
     assert not alone.has_baseline
     assert alone.row("none").cell("final_loss").mean == 3.0
-    with pytest.raises(ConfigError, match="compare: no runs in"):
+    with pytest.raises(GptlabError, match="it lists no runs"):
         compared(tmp_path / "b", [Arm("none", {})])
     with pytest.raises(ConfigError, match="there is no folder"):
         compare([tmp_path / "nowhere"])
