@@ -30,6 +30,7 @@ _SOURCES: dict[str, frozenset[str]] = {
     "activations": frozenset({"logit_std", "log_z"}),
 }  # fmt: skip
 _OF_TOKENS = ("parameters_tied", "parameters_untied", "ln_vocab_size", "logit_std", "log_z")
+_COUNTS = ("parameters", "steps", "tokens", "FLOPs")
 _TRAINED = ("final_", "train_loss", "auxiliary_", "validation_", "excess", "best_", "heldout_")
 
 
@@ -54,6 +55,11 @@ class Metric:
     def gpt_only(self) -> bool:
         """Whether only a model of tokens has it."""
         return self.name in _OF_TOKENS
+
+    @property
+    def counts(self) -> bool:
+        """Whether its values are whole numbers of things, and shown with every digit."""
+        return self.kind == "exact" or self.unit in _COUNTS
 
     @property
     def trained(self) -> bool:

@@ -74,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
         print_comparison(comparison, every_metric=every_metric, columns=columns)
         return 0
     print(export(comparison, given.format, columns, given.caption or ""), end="")
-    if given.format in ("csv", "latex"):  # the others say it themselves
+    # The others say it themselves; LaTeX says it in comments, which nobody sees whose table goes into a file.
+    if given.format == "csv" or (given.format == "latex" and not sys.stdout.isatty()):
         from gptlab.comparing.caption import lost_runs
 
         for warning in (*lost_runs(comparison), *comparison.warnings):

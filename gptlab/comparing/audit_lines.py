@@ -6,7 +6,7 @@ The records that `tune`, `match` and `ladder` keep in plan.json are described in
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -170,12 +170,31 @@ def seeds(folder: Path, comparison: Comparison) -> Line:
     waiting = [label for label, cell in cells.items() if TO_COME in cell.lost]
     if waiting:
         return Line(name, FAIL, f"unfinished: {', '.join(waiting)}", shlex.join(comparison.command))
-    few = [f"{label} {cell.pairs}" for label, cell in cells.items() if cell.pairs < CONFIRMED_FROM]
+    few = {label: cell.pairs for label, cell in cells.items() if cell.pairs < CONFIRMED_FROM}
     if few:
-        return Line(name, FAIL, f"pairs with a number: {', '.join(few)}")
+        return Line(name, FAIL, _too_few(few, len(cells), max(len(row.runs) for row in comparison.rows)))
     pairs = min(cell.pairs for cell in cells.values())
     how = "Dunnett" if comparison.pooled else "Holm"
     return Line(name, PASS, f"{pairs} pairs or more, {how} over {len(cells)} planned variants")
+
+
+def _too_few(pairs: Mapping[str, int], arms: int, planned: int) -> str:
+    """`2 seeds were planned`, or which arms have fewer pairs than a finding takes: seeds that both finished."""
+    needed = f"a finding takes {CONFIRMED_FROM}"
+    if planned < CONFIRMED_FROM and len(pairs) == arms and set(pairs.values()) == {planned}:
+        return f"{'one seed was' if planned == 1 else f'{planned} seeds were'} planned: {needed}"
+    found: dict[int, list[str]] = {}
+    for label, number in pairs.items():
+        found.setdefault(number, []).append(label)
+    words = [
+        f"{_listed(labels)} {'has' if len(labels) == 1 else 'have'} {number or 'no'} seed{'' if number == 1 else 's'}"
+        for number, labels in sorted(found.items())
+    ]
+    return f"with a number beside the baseline's, {'; '.join(words)}: {needed}"
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:4]) + (f" and {len(labels) - 4:,} more" if len(labels) > 4 else "")
 
 
 def ended(comparison: Comparison, command: str) -> Line:

@@ -110,7 +110,7 @@ def cell_entries(cells: Sequence[Cell], name: str, places: int, said: bool = Fal
     values = list(map(attrgetter(name), cells))
     if not any(value is not None for value in values):
         return [EMPTY] * len(cells)
-    write = _writer(name, places, declared(cells[0].metric).kind == "exact")
+    write = _writer(name, places, declared(cells[0].metric).counts)
     pairs = zip(values, cells, strict=True)
     return [EMPTY if value is None else Entry(value, write(value, cell)) for value, cell in pairs]
 
@@ -144,7 +144,7 @@ def interval(cell: Cell, places: int) -> str:
     """`-0.020 to -0.004`; of two seeds their range, and said so."""
     if cell.low is None or cell.high is None:
         return ""
-    exact = declared(cell.metric).kind == "exact"
+    exact = declared(cell.metric).counts
     text = f"{_on_scale(cell.low, cell, places, exact)} to {_on_scale(cell.high, cell, places, exact)}"
     return f"{text} (range)" if cell.interval == "range" else text
 
@@ -172,7 +172,7 @@ def _text(text: str, bold: bool = False) -> Entry:
 def _mean_sd(cell: Cell, places: int, said: bool) -> Entry:
     if cell.mean is None:
         return EMPTY
-    exact = declared(cell.metric).kind == "exact"
+    exact = declared(cell.metric).counts
     return _text(" ± ".join(_number(value, places, exact) for value in (cell.mean, cell.sd) if value is not None))
 
 

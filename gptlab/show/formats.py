@@ -7,9 +7,10 @@ counted is shown whole. What is shown can be read back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gptlab.comparing.comparison import Cell
+from gptlab.comparing.which_metrics import declared
 
 SAME = "="  # in a difference column: bit for bit the baseline's value
 NOTHING = ""
@@ -66,6 +67,11 @@ def significant(value: float | None, digits: int = 5, sign: bool = False) -> str
 def exact(value: float) -> str:
     """What was counted: every digit of a whole number."""
     return count(value) if is_count(value) else significant(value)
+
+
+def measured(name: str) -> Callable[[float], str]:
+    """How the values of the metric `name` are written, each by itself."""
+    return exact if declared(name).counts else significant
 
 
 def factor(value: float) -> str:

@@ -23,7 +23,7 @@ from gptlab.store.json_text import json_text
 from gptlab.store.manifest import Manifest, parse_manifest
 from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST, PLAN, RESULT
 from gptlab.store.plan_history import whole_plan
-from gptlab.store.result import Result
+from gptlab.store.result import Result, Scored
 from gptlab.store.run_tables import checked
 from gptlab.store.states import state_of
 from gptlab.store.study_plan import PlanEntry, StoredPlan, entry_of, load_plan
@@ -59,6 +59,7 @@ class Record:
     not_finite: tuple[str, ...]
     variant: str
     facts: Facts
+    scored: Mapping[str, Scored]  # validation, heldout
 
     @property
     def folder(self) -> Path:
@@ -176,7 +177,7 @@ def _record(study: Path, run: PlanEntry, known: dict[Facts, Facts], histories: b
     if name == "finished" and result.outcome == "diverged":
         name = "diverged"
     facts = known.setdefault(facts, facts)
-    return Record(study, run, name, result.outcome, error, metrics, result.not_finite, variant, facts)
+    return Record(study, run, name, result.outcome, error, metrics, result.not_finite, variant, facts, result.scored)
 
 
 def _tables(folder: str, result: Result, histories: bool) -> None:
@@ -234,6 +235,6 @@ def _facts(manifest: Manifest, result: Result) -> Facts:
         host=manifest.text("host"),
         threads=manifest.text("threads"),
         seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
-        validation=result.scored.get("validation", ""),
-        heldout=result.scored.get("heldout", ""),
+        validation=result.scored["validation"].rows if "validation" in result.scored else "",
+        heldout=result.scored["heldout"].rows if "heldout" in result.scored else "",
     )

@@ -18,6 +18,14 @@ _NO_DATA = DataRecord()
 RECORDED = ("finished", "failed", "diverged", "interrupted")  # the states that it can name
 
 
+class Scored(NamedTuple):
+    """What decided a loss. `rows`: SHA-256 of the targets; `share`: of all that is held out, where there is an end."""
+
+    rows: str = ""
+    tokens: int | None = None  # targets
+    share: float | None = None
+
+
 class Result(NamedTuple):  # as quick to make as can be: there are thousands
     """What a run left. `metrics` holds finite numbers, `not_finite` names the others; `hashes` is file -> SHA-256.
 
@@ -39,7 +47,7 @@ class Result(NamedTuple):  # as quick to make as can be: there are thousands
     warnings: tuple[str, ...] = ()
     hashes: Mapping[str, str] = MappingProxyType({})
     history_bytes: int | None = None
-    scored: Mapping[str, str] = MappingProxyType({})  # validation, heldout -> SHA-256 of their rows
+    scored: Mapping[str, Scored] = MappingProxyType({})  # validation: on the way; heldout: at the end
     code: Mapping[str, str] = MappingProxyType({})
     data: DataRecord = DataRecord()
 
@@ -82,9 +90,17 @@ def parse_result(content: dict[str, Any]) -> Result:
     )
 
 
-def _scored(found: Any) -> dict[str, str]:
+def _scored(found: Any) -> dict[str, Scored]:
     parts = {"validation": found, "heldout": found.get("heldout")} if isinstance(found, dict) else {}
-    return {name: _text(part["rows"]) for name, part in parts.items() if isinstance(part, dict) and part.get("rows")}
+    return {
+        name: Scored(
+            _text(part["rows"]),
+            whole(part.get("tokens")),
+            float(share) if is_finite(share := part.get("share")) else None,
+        )
+        for name, part in parts.items()
+        if isinstance(part, dict) and part.get("rows")
+    }
 
 
 def _know(declared: Any) -> None:

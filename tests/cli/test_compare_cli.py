@@ -45,6 +45,17 @@ def test_the_table_and_its_options(tmp_path: Path, capsys: pytest.CaptureFixture
     assert printed(capsys, folder, "--format=csv").startswith("metric,variant,")
 
 
+@pytest.mark.parametrize(("terminal", "times"), [(True, 1), (False, 2)])
+def test_a_warning_in_latex_is_said_once_to_a_reader_and_again_beside_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, times: int
+) -> None:
+    folder = make_seeded(tmp_path, [Arm("none", values(0)), Arm("x", values(1), {"n_layers": 3}, states={2: "failed"})])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert main(["compare", str(folder), "--format", "latex"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).count("seed 2 failed") == times
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

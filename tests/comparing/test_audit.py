@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,24 @@ def test_each_line_by_the_runs(tmp_path: Path) -> None:
     crashed = study(tmp_path / "e", arm("none", 0), arm("x", -0.3, states={5: "crashed"}))
     assert statuses(crashed)[5] == "fail"
     lost = study(tmp_path / "f", arm("none", 0), arm("x", -0.3, states={5: "failed"}))
-    assert audit(lost).lines[5].reason == "pairs with a number: x 4"
+    assert "x has 4 seeds: a finding takes 5" in audit(lost).lines[5].reason
     assert audit(lost).lines[8].reason.startswith("1 of 10 runs failed or diverged")
+
+
+def test_too_few_seeds_are_said_as_what_they_are(tmp_path: Path) -> None:
+    def arms(*seeds: int) -> list[Arm]:
+        made = [(arm(label, 0.1 * k), {"n_layers": 2 + k}) for k, label in enumerate(["none", *"abcdef"])]
+        return [
+            replace(one, values={seed: 3.0 + seed / 9 for seed in seeds}, model=model,
+                    manifest={"start": BEGAN, "config": {"train": TRAIN, "model": model}})
+            for one, model in made
+        ]  # fmt: skip
+
+    one, two = (audit(study(tmp_path / str(len(seeds)), *arms(*seeds))).lines[5] for seeds in ((1,), (1, 2)))
+    assert (one.status, one.reason) == ("fail", "one seed was planned: a finding takes 5")
+    assert two.reason == "2 seeds were planned: a finding takes 5"
+    lost = [replace(a, states={5: "failed"} if a.label in "abcde" else {}) for a in arms(1, 2, 3, 4, 5)]
+    assert "a, b, c, d and 1 more have 4 seeds" in audit(study(tmp_path / "l", *lost)).lines[5].reason
 
 
 def test_the_first_plan_that_is_kept_is_what_counts(tmp_path: Path) -> None:

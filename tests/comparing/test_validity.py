@@ -47,7 +47,7 @@ def _arm(place: int, losses: Numbers, states: npt.NDArray[np.str_]) -> Variant:
         number = {METRIC: loss} if math.isfinite(loss) and state in ("finished", "diverged") else {}
         values |= {seed: number[METRIC]} if number else {}
         entry = PlanEntry(f"{place}/{seed}", str(place), seed, "")
-        runs[seed] = Record(Path(), entry, state, "", "", number, (), str(place), Facts())
+        runs[seed] = Record(Path(), entry, state, "", "", number, (), str(place), Facts(), {})
     return Variant(str(place), str(place), SOURCE, runs, values={KEY: values})
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
+from gptlab.show.exports import export
 from gptlab.show.finish import finish_study
 from gptlab.show.report.page import write_report
 from gptlab.show.report.payload import packed, script_json
@@ -329,6 +330,33 @@ def test_a_study_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.rstrip().endswith(f"Report: {folder / 'report.html'}")
     own = (folder / "report.html").read_bytes()
     assert write_report(folder).read_bytes() == own  # from the figures' files, or drawn for it: the same
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_number_of_steps_is_whole_in_every_table(tmp_path: Path) -> None:
+    arms = [Arm("none", {1: 3.0}, {}, {"best_step": 30}), Arm("deep", {1: 3.1}, {"n_layers": 4}, {"best_step": 1200})]
+    folder = make_seeded(tmp_path, arms)
+    page = read(write_report(folder))
+    told = unpacked(page.data["planned"]["best_step"]["columns"]["mean"], 2)
+    assert (told, unpacked(page.data["runs"]["best_step"], 2)) == (["30", "1,200"], ["30", "1,200"])
+    cells = {text for rows in page.tables.values() for line in rows for text in line}
+    assert {"30", "+1,170"} <= cells and not cells & {"30.00", "30.000"}
+    assert "| 30 |" in export(compare([folder]), "md", ["mean"])
+
+
+@pytest.mark.usefixtures("plain")
+def test_what_was_scored_is_read_from_the_runs(tmp_path: Path) -> None:
+    heldout = {"rows": "b" * 64, "tokens": 9000, "share": 0.25}
+    arms = [
+        Arm(label, {1: 3.0}, {"n_layers": 2 + k}, {"steps": 9}, train={"budget": 9},
+            scored={"rows": "a" * 64, "tokens": tokens, "share": None, "heldout": heldout})
+        for k, (label, tokens) in enumerate([("none", 5824), ("deep", 6000)])
+    ]  # fmt: skip
+    text = write_report(make_seeded(tmp_path / "scored", arms)).read_text(encoding="utf-8")
+    assert "scored on 5,824 to 6,000 tokens while training" in text
+    assert "scored on 9,000 tokens at the end (25.0 % of what is held out)" in text
+    unknown = [Arm("none", {1: 3.0}, {}, {"steps": 9}, train={"budget": 9})]
+    assert "scored on" not in write_report(make_seeded(tmp_path / "unknown", unknown)).read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("plain")

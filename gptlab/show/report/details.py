@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gptlab.comparing.comparison import Row
-from gptlab.show.formats import exact
+from gptlab.show.formats import exact, significant
 from gptlab.show.report.payload import Runs
 from gptlab.store.damage import DamagedError
 from gptlab.store.manifest import Manifest, read_manifest
@@ -21,6 +21,7 @@ from gptlab.texts import printable
 MOST_TEXTS, MOST_FAILURES, MOST_ROWS = 60, 200, 200
 MOST_TOKENS = 200
 MOST_CONFIGS = 20  # of variants, that are read for the page's head
+SCORED = {"validation": "while training", "heldout": "at the end"}
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,21 @@ def trained(runs: Runs) -> list[str]:
         }))  # fmt: skip
         schedule = setting("train.schedule")
         words.append(f"learning rate {setting('train.learning_rate')}" + (f", {schedule}" if schedule else ""))
-        scored = setting("evaluation.tokens")
-        words += [f"scored on {scored} validation tokens"] if scored else []
+        records = [run for seeds in runs.values() for run in seeds.values()]
+        words += [text for part, when in SCORED.items() if (text := _scored(records, part, when))]
     return [word for word in words if word and not word.endswith("rate ")]
+
+
+def _scored(records: Sequence[Record], part: str, when: str) -> str:
+    """On how many targets each run was scored, as its result says: `scored on 8,192 to 9,000 validation tokens`."""
+    found = [run.scored[part] for run in records if part in run.scored]
+    if not (tokens := [one.tokens for one in found if one.tokens is not None]):
+        return ""
+    number = " to ".join(dict.fromkeys(exact(end(tokens)) for end in (min, max)))
+    shares = {one.share for one in found}
+    share = shares.pop() if len(shares) == 1 else None
+    whole = "" if share is None else f" ({significant(100 * share, 3)} % of what is held out)"
+    return f"scored on {number} tokens {when}{whole}"
 
 
 def _amounts(found: dict[str, str]) -> str:

@@ -17,7 +17,7 @@ from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison,
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.figures import figures, reason
 from gptlab.show.figures.style import drawing, svg
-from gptlab.show.formats import exact, significant
+from gptlab.show.formats import measured
 from gptlab.show.other_metrics import other_metrics
 from gptlab.show.report import details
 from gptlab.show.report.payload import Runs, has_every_baseline, payload, run_metrics, script_json
@@ -202,7 +202,7 @@ def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
         found += [(row, seed, run) for seed, run in sorted(runs[row.label].items())]
         if len(found) >= ROWS:
             break
-    write = {name: exact if declared(name).kind == "exact" else significant for name in run_metrics(comparison)}
+    write = {name: measured(name) for name in run_metrics(comparison)}
     return [
         {
             "label": printable(row.label), "seed": str(seed), "state": run.state,

@@ -14,7 +14,7 @@ from gptlab.comparing.assemble import against
 from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.columns import COLUMNS
-from gptlab.show.formats import exact, significant
+from gptlab.show.formats import measured
 from gptlab.show.report.verdicts import PAGE_COLUMNS, Verdicts, verdicts, word_class
 from gptlab.show.tables import better
 from gptlab.store.records import Record
@@ -108,7 +108,7 @@ def _packed(table: Verdicts) -> dict[str, Any]:
 
 def _measured(comparison: Comparison, seeds: Sequence[Sequence[int]], name: str) -> list[str]:
     """The text of each run's own value, variant by variant and seed by seed."""
-    write = exact if declared(name).kind == "exact" else significant
+    write = measured(name)
     found: list[str] = []
     for row, own in zip(comparison.rows, seeds, strict=True):
         values = row.values.get((name, None), {})
