@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
-from gptlab.comparing.comparison import Comparison, Key, Number, Row
+from gptlab.comparing.comparison import Comparison, Key, Number, Row, replace
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
@@ -19,12 +18,14 @@ from gptlab.errors import ConfigError, wrong_value
 from gptlab.margin import Margin
 from gptlab.store.plan_history import whole_plan
 from gptlab.store.records import Record, Source, load_sources, parsed_config
+from gptlab.store.run_listing import no_collection
 from gptlab.store.states import OVER
 
 COUNTED = ("parameters", "flops_forward_per_token")
 LOST = {"finished": "n_finished", "failed": "n_failed", "diverged": "n_diverged"}
 
 
+@no_collection()
 def compare(
     paths: Sequence[Path | str],
     *,
@@ -54,6 +55,7 @@ def compare(
     return compare_sources(sources, baseline, metrics, by, limit, pooled)
 
 
+@no_collection()
 def against(comparison: Comparison, baseline: str) -> Comparison:
     """The same runs with the variant called `baseline` as everybody's baseline, in the primary metric alone."""
     limit = Margin.parse(comparison.margin) if comparison.margin else None

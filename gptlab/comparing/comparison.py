@@ -7,7 +7,7 @@ reader could ask for is here, so nothing that shows a comparison computes one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -108,6 +108,21 @@ class Cell:
         if not self.verdict:
             return self.reason
         return f"{self.said} (exploratory)" if self.exploratory and self.verdict in FINDINGS else self.said
+
+
+def replace(cell: Cell, **changes: Any) -> Cell:
+    """As `dataclasses.replace`, in a tenth of its time: ten thousand variants have a million changes of a cell.
+
+    TypeError for what is no field.
+    """
+    if not changes.keys() <= _OF_CELL:
+        raise TypeError(f"a cell has no {', '.join(sorted(changes.keys() - _OF_CELL))}")
+    made = object.__new__(Cell)
+    vars(made).update(vars(cell), **changes)
+    return made
+
+
+_OF_CELL = frozenset(own.name for own in fields(Cell))
 
 
 @dataclass(frozen=True)

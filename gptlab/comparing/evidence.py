@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gptlab.comparing import power
 from gptlab.comparing import statistics as stats
@@ -24,6 +23,7 @@ from gptlab.comparing.comparison import (
     UNFINISHED,
     WORSE,
     Cell,
+    replace,
 )
 from gptlab.margin import Margin
 from gptlab.metrics import Metric
@@ -34,19 +34,21 @@ ONE_SEED = "one seed: cannot be told from noise"
 TWO_SEEDS = "two seeds: a range, not an interval"
 FLATTERED = {"diverged", "not finite"}  # a variant without these seeds looks better than it is: it may still be worse
 Values = Mapping[int, float]  # seed -> value
+_EMPTY = Cell("")
 
 
 def summary(metric: Metric, step: int | None, values: Values) -> Cell:
     """What a variant's own values say: n, mean, sd."""
     numbers = list(values.values())
-    cell = Cell(metric.name, step, n=len(numbers))
+    cell = replace(_EMPTY, metric=metric.name, step=step, n=len(numbers))
     if not numbers:
         return cell
-    cell = replace(cell, mean=stats.mean(numbers))
     if metric.kind != "exact":
         spread = stats.sd(numbers)
-        return replace(cell, sd=spread, half_width=stats.half_width(spread, len(numbers)))
-    return replace(cell, reason="" if min(numbers) == max(numbers) else "counted, but not the same in every seed")
+        half = stats.half_width(spread, len(numbers))
+        return replace(cell, mean=stats.mean(numbers), sd=spread, half_width=half)
+    reason = "" if min(numbers) == max(numbers) else "counted, but not the same in every seed"
+    return replace(cell, mean=stats.mean(numbers), reason=reason)
 
 
 def compared(
@@ -142,12 +144,13 @@ def _with_power(cell: Cell, size: int) -> Cell:
 
 def _counted(cell: Cell, pairs: int, base: Values) -> Cell:
     """Exact metrics: the difference is a fact, and nothing is tested."""
-    cell = replace(cell, pairs=pairs, reason=cell.reason or "counted, not tested")
+    reason = cell.reason or "counted, not tested"
     if cell.mean is None or not base:
-        return cell
+        return replace(cell, pairs=pairs, reason=reason)
     before = stats.mean(list(base.values()))
     difference = cell.mean - before
-    return replace(cell, difference=difference, relative=100 * difference / before if before else None)
+    relative = 100 * difference / before if before else None
+    return replace(cell, pairs=pairs, reason=reason, difference=difference, relative=relative)
 
 
 def _paired(cell: Cell, metric: Metric, mine: Sequence[float], its: Sequence[float]) -> tuple[Cell, list[float]]:

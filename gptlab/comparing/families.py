@@ -10,12 +10,11 @@ finding stays one when the others arrive.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gptlab.comparing import evidence
 from gptlab.comparing import statistics as stats
 from gptlab.comparing.by_budget import AT_STEPS
-from gptlab.comparing.comparison import UNFINISHED, Key
+from gptlab.comparing.comparison import UNFINISHED, Key, replace
 from gptlab.comparing.variants import Variant
 from gptlab.comparing.which_metrics import declared
 

@@ -18,12 +18,10 @@ def of_pairs(
 
     A diverged training has numbers too, where they are finite; only what it lacks is lost.
     """
-    words = [
-        _both(_word(own[seed], metric), _word(base[seed], metric))
-        for seed in sorted(own.keys() & base.keys())
-        if seed not in found
-    ]
-    return dict(Counter(words))
+    without = [seed for seed in own if seed in base and seed not in found]
+    if not without:  # as nearly always
+        return {}
+    return dict(Counter(_both(_word(own[seed], metric), _word(base[seed], metric)) for seed in sorted(without)))
 
 
 def _both(mine: str, its: str) -> str:

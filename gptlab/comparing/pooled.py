@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gptlab.comparing import statistics as stats
-from gptlab.comparing.comparison import TOO_FEW, Cell
+from gptlab.comparing.comparison import TOO_FEW, Cell, replace
 from gptlab.comparing.dunnett import Residual, dunnett, residual
 from gptlab.comparing.variants import Variant
 from gptlab.comparing.which_metrics import declared

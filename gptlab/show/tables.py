@@ -62,9 +62,9 @@ def tables(
     return [_said_once(table, bool(number)) for number, table in enumerate(found)]
 
 
-def of_metric(comparison: Comparison, name: str, columns: Sequence[Column]) -> Table:
-    """All of these columns for one metric, empty ones too."""
-    return _filled(comparison, [(name, None)], columns, title(comparison, name))
+def of_metric(comparison: Comparison, name: str, columns: Sequence[Column]) -> list[list[Entry]]:
+    """The entries of each of these columns for one metric, a list per column, empty ones too."""
+    return _entries(comparison, [(name, None)], columns)[1]
 
 
 def better(name: str) -> str:
@@ -115,11 +115,19 @@ def _of_metrics(comparison: Comparison, keys: Sequence[Key], columns: Sequence[C
 
 
 def _filled(comparison: Comparison, keys: Sequence[Key], columns: Sequence[Column], title: str) -> Table:
+    heads, found = _entries(comparison, keys, columns)
+    return Table(title, keys[0][0] if keys else "", tuple(heads), tuple(zip(*found, strict=True)))
+
+
+def _entries(
+    comparison: Comparison, keys: Sequence[Key], columns: Sequence[Column]
+) -> tuple[list[Column], list[list[Entry]]]:
+    """The columns of the variant once, then those of each key's cell; and the entries of each."""
     said = bool(too_few(comparison))
     of_row = {column.name for column in OF_ROW}
     heads: list[Column] = [column for column in columns if column.name in of_row]
     first = comparison.primary_metric if (comparison.primary_metric, None) in keys else keys[0][0] if keys else ""
-    bold = [row.cell(first).bold and keys[0][1] is None for row in comparison.rows]
+    bold = [row.cell(first).bold and keys[0][1] is None for row in comparison.rows] if heads else []
     found = [row_entries(comparison.rows, column.name, bold) for column in heads]
     for name, step in keys:
         cells = [row.cell(name, step) for row in comparison.rows]
@@ -131,8 +139,7 @@ def _filled(comparison: Comparison, keys: Sequence[Key], columns: Sequence[Colum
     asked = {column.name: place for place, column in enumerate(columns)}
     order = sorted(range(len(heads)), key=lambda place: asked.get(heads[place].name, place))  # of one metric, as asked
     order = order if len(keys) == 1 else list(range(len(heads)))
-    lines = tuple(zip(*(found[place] for place in order), strict=True))
-    return Table(title, keys[0][0] if keys else "", tuple(heads[place] for place in order), lines)
+    return [heads[place] for place in order], [found[place] for place in order]
 
 
 def _named(column: Column, metric: str, step: int | None) -> Column:

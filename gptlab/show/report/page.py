@@ -67,6 +67,7 @@ def write_report(
     return path
 
 
+@no_collection()
 def render(
     study: Study, comparison: Comparison, drawn: Sequence[Path] = (), lost: Mapping[str, str] | None = None
 ) -> str:
@@ -77,9 +78,9 @@ def render(
     runs = {row.label: row.runs for row in comparison.rows}
     script = _asset("page.js")
     failed_figures = dict(lost or {})
-    with no_collection():
-        table = verdicts(comparison, comparison.primary_metric)
-        data = script_json(payload(comparison, runs))
+    table = verdicts(comparison, comparison.primary_metric)
+    of_runs = run_metrics(comparison)
+    data = script_json(payload(comparison, runs, table, of_runs))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     failed, failures = details.failures(comparison.rows, runs)
     prompt, texts, texts_note = details.continuations(study)
@@ -112,8 +113,8 @@ def render(
         said_when=study.said_when,
         failed=failed,
         failures=failures,
-        run_columns=run_metrics(comparison),
-        runs=_run_rows(comparison, runs),
+        run_columns=of_runs,
+        runs=_run_rows(comparison, runs, of_runs),
         run_total=sum(map(len, runs.values())),
         environment=details.environment(runs),
         commands=details.commands(study),
@@ -195,14 +196,14 @@ def _others(comparison: Comparison) -> dict[str, Any] | None:
     return {"heads": heads, "lines": lines}
 
 
-def _run_rows(comparison: Comparison, runs: Runs) -> list[dict[str, Any]]:
+def _run_rows(comparison: Comparison, runs: Runs, names: Sequence[str]) -> list[dict[str, Any]]:
     """The first runs of the study, in table order."""
     found: list[tuple[Row, int, Record]] = []
     for row in comparison.rows:
         found += [(row, seed, run) for seed, run in sorted(runs[row.label].items())]
         if len(found) >= ROWS:
             break
-    write = {name: measured(name) for name in run_metrics(comparison)}
+    write = {name: measured(name) for name in names}
     return [
         {
             "label": printable(row.label), "seed": str(seed), "state": run.state,

@@ -15,7 +15,7 @@ from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.columns import COLUMNS
 from gptlab.show.formats import measured
-from gptlab.show.report.verdicts import PAGE_COLUMNS, Verdicts, verdicts, word_class
+from gptlab.show.report.verdicts import Verdicts, verdicts, word_class
 from gptlab.show.tables import better
 from gptlab.store.records import Record
 from gptlab.texts import printable
@@ -28,25 +28,25 @@ ERROR = 300  # characters of an error's first line
 OF_OTHERS = tuple(COLUMNS[name] for name in ("mean", "sd", "difference", "interval", "p_corrected", "verdict"))
 
 
-def payload(comparison: Comparison, runs: Runs) -> dict[str, Any]:
-    """The page's data as plain JSON values."""
-    primary = comparison.primary_metric
-    names = dict.fromkeys([primary, *comparison.metrics, *timing(comparison)])
+def payload(comparison: Comparison, runs: Runs, table: Verdicts, of_runs: Sequence[str]) -> dict[str, Any]:
+    """The page's data as plain JSON values. `table`: of the primary metric; `of_runs`: `run_metrics`."""
+    primary, times = comparison.primary_metric, timing(comparison)
+    names = dict.fromkeys([primary, *comparison.metrics, *times])
     seeds = [tuple(sorted(runs[row.label])) for row in comparison.rows]
     return {
         "primary": primary,
         "metrics": {name: {"unit": declared(name).unit, "better": better(name)} for name in names},
-        "timing": timing(comparison),
+        "timing": times,
         "verdicts": list(map(word_class, VERDICTS)),
         "labels": [printable(row.label) for row in comparison.rows],
         "planned": {
-            name: _packed(verdicts(comparison, name, PAGE_COLUMNS if name == primary else OF_OTHERS)) for name in names
+            name: _packed(table if name == primary else verdicts(comparison, name, OF_OTHERS)) for name in names
         },
         "others": _other_baselines(comparison) if has_every_baseline(comparison) else [],
         "seeds": packed(seeds),
         "states": packed([tuple(run.state for _, run in sorted(runs[row.label].items())) for row in comparison.rows]),
         "errors": _errors(comparison, runs),
-        "runs": {name: packed(_measured(comparison, seeds, name)) for name in run_metrics(comparison)},
+        "runs": {name: packed(_measured(comparison, seeds, name)) for name in of_runs},
     }
 
 

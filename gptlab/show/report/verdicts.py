@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gptlab.comparing.advice import remainder, too_few
 from gptlab.comparing.comparison import TOO_FEW, Cell, Comparison, Row
-from gptlab.show.columns import COLUMNS, Column
-from gptlab.show.tables import Table, of_metric
+from gptlab.show.columns import COLUMNS, Column, Entry
+from gptlab.show.tables import of_metric
 from gptlab.texts import cut, printable
 
 LONGEST = 240  # characters of a cell
@@ -36,12 +36,12 @@ class Verdicts:
 
 def verdicts(comparison: Comparison, metric: str, columns: Sequence[Column] = PAGE_COLUMNS) -> Verdicts:
     """The table of `metric` with these columns."""
-    table: Table = of_metric(comparison, metric, columns)
+    entries = of_metric(comparison, metric, columns)
     cells = [row.cell(metric) for row in comparison.rows]
     said = bool(too_few(comparison))
     return Verdicts(
-        table.columns,
-        [_texts(table, place) for place in range(len(table.columns))],
+        tuple(columns),
+        [_texts(own, column) for own, column in zip(entries, columns, strict=True)],
         [word_class(cell.verdict) for cell in cells],
         [cell.bold for cell in cells],
         [_small_print(row, cell, said) for row, cell in zip(comparison.rows, cells, strict=True)],
@@ -49,9 +49,9 @@ def verdicts(comparison: Comparison, metric: str, columns: Sequence[Column] = PA
     )
 
 
-def _texts(table: Table, place: int) -> list[str]:
-    texts = [line[place].text for line in table.lines]
-    return texts if table.columns[place].kind == "number" else [cut(text, LONGEST) for text in texts]
+def _texts(entries: Sequence[Entry], column: Column) -> list[str]:
+    texts = [entry.text for entry in entries]
+    return texts if column.kind == "number" else [cut(text, LONGEST) for text in texts]
 
 
 def word_class(verdict: str) -> str:
