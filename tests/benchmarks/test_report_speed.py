@@ -46,11 +46,10 @@ def test_ten_thousand_runs(tmp_path: Path, variants: int, seeds: int) -> None:
             for button in ("#verdicts-table th[data-key=difference] button", "#runs-table th[data-key=loss] button"):
                 sorts += [page.driver.execute_async_script(SORT, button) for _ in range(2)]
     paint, sort = (sorted(times)[len(times) // 2] for times in (paints, sorts))
-    print(
-        f"\n{variants} x {seeds}: {seconds:.1f} s, {worked:.1f} s of CPU time, {size:.1f} MiB, paint {paint:.0f} ms, sort {sort:.0f} ms"
-    )
+    print(f"\n{variants} x {seeds}: {seconds:.1f} s, of which {worked:.1f} s of CPU, {size:.1f} MiB,")
+    print(f"paint {paint:.0f} ms, sort {sort:.0f} ms")
     assert size < 5
-    assert worked < 3  # of this process: others on the machine do not change it by much
-    assert seconds < 2 * 3
+    assert worked < 3  # of this process, whatever else the machine does
+    assert seconds < 3
     assert paint < 100
     assert sort < 100
