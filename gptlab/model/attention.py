@@ -10,17 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gptlab.errors import GptlabError, unknown, wrong_value
+from gptlab.errors import GptlabError
+from gptlab.model.attention_options import check_heads, check_options
 from gptlab.model.decoding import KeyValues
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
 from gptlab.model.positions import AttentionPosition
 from gptlab.registry import register
-
-_OPTIONS = "model.options.attention"
-_QK_NORMS = ("none", "rms", "rms_full", "l2")
-_SCALES = ("inverse_sqrt", "inverse", "learned")
-_IMPLEMENTATIONS = ("auto", "manual", "sdpa")
 
 
 @runtime_checkable
@@ -50,6 +46,11 @@ class MultiHeadAttention(nn.Module):
     qk_norm   rms over each head (Dehghani et al. 2023); rms_full over all heads (OLMo 2); l2 unit vectors and one
               learned scale per head, from sqrt(head_dim) (Henry et al. 2020)
     softcap   logits become softcap * tanh(logits / softcap) (Gemma 2)
+    gate      what the heads give is multiplied by sigmoid(x W_gate), before the projection: `headwise` by one number
+              for each head and token, `elementwise` by one for each feature (Qiu et al. 2025; Qwen3-Next)
+    sinks     one learned logit s for each head takes part in the softmax and stands for no token, so the weights sum
+              to 1 - e^s / (e^s + sum_j e^logit_j): a head may look at nothing (gpt-oss 2025). It starts at 0, which
+              is Miller's "off by one" (2023)
 
     The norms of `qk_norm` are rmsnorms with the options of the slot `norm`.
     """
@@ -69,23 +70,29 @@ class MultiHeadAttention(nn.Module):
         window: int | None = None,
         scale: str = "inverse_sqrt",
         implementation: str = "auto",
+        gate: str = "none",
+        sinks: bool = False,
         make_part: Callable[..., nn.Module] | None = None,
         head_dim: int | None = None,
     ) -> None:
         super().__init__()
         n_kv_heads = n_kv_heads or n_heads
-        _check(None if head_dim else emb_dim, n_heads, n_kv_heads, qk_norm, softcap, window, scale, implementation)
+        check_heads(None if head_dim else emb_dim, n_heads, n_kv_heads)
+        check_options(qk_norm, softcap, window, scale, implementation, gate, sinks)
         head_dim = head_dim or emb_dim // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.causal, self.window, self.softcap = causal, window, softcap
         self.drop_attention = drop_attention
-        self.manual = implementation == "manual" or softcap is not None
+        self.manual = implementation == "manual" or softcap is not None or sinks
         self.scale_rule, self.qk_norm = scale, qk_norm
         self.scale = 1 / head_dim if scale == "inverse" else 1 / math.sqrt(head_dim)
         self.W_query = Linear(emb_dim, n_heads * head_dim, bias=qkv_bias)
         self.W_key = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias)
         self.W_value = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias, branch=True)
         self.out_proj = Linear(n_heads * head_dim, emb_dim, bias=attention_bias, branch=True, into_stream=True)
+        gates = {"none": 0, "headwise": n_heads, "elementwise": n_heads * head_dim}[gate]
+        self.W_gate = Linear(emb_dim, gates, bias=False) if gates else None
+        self.sinks = nn.Parameter(torch.zeros(n_heads)) if sinks else None
         if qk_norm.startswith("rms"):
             full = qk_norm == "rms_full"
             norm = (lambda dim: make_part("norm", "rmsnorm", dim=dim)) if make_part else RMSNorm
@@ -105,26 +112,31 @@ class MultiHeadAttention(nn.Module):
         at = _places(x) if positions is None else positions
         q, k, v = self.queries_keys_values(x, at)
         if state is None:
-            return self._attended(q, k, v, at, at, whole=True)
+            return self._projected(x, self._attended(q, k, v, at, at, whole=True))
         first = state.length == 0
         state = state.extended(k, v)
         if first:
-            return Attended(self._attended(q, k, v, at, at, whole=True), state)
+            return Attended(self._projected(x, self._attended(q, k, v, at, at, whole=True)), state)
         k, v, seen = state.seen()
-        return Attended(self._attended(q, k, v, at, seen, whole=False), state)
+        return Attended(self._projected(x, self._attended(q, k, v, at, seen, whole=False)), state)
+
+    def _projected(self, x: Tensor, y: Tensor) -> Tensor:
+        """(B, T, emb_dim), from the stream x and what the heads give, y (B, n_heads, T, head_dim)."""
+        y = y.transpose(1, 2)
+        if self.W_gate is not None:
+            y = y * self.W_gate(x).sigmoid().unflatten(-1, (self.n_heads, -1))  # (B, T, n_heads, head_dim or 1)
+        return self.out_proj(y.flatten(2))
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, at: Tensor, seen: Tensor, *, whole: bool) -> Tensor:
-        """(B, T, emb_dim) for queries that stand `at` and keys that stand at `seen`. `whole`: these are the same."""
+        """(B, n_heads, T, head_dim), queries standing `at` and keys at `seen`. `whole`: these are the same."""
         dropout = self.drop_attention if self.training else 0.0
         if self.manual:
-            weights = F.dropout(self.logits(q, k, at, seen).softmax(-1), dropout)
-            y = weights @ self._repeated(v)
-        else:
-            mask = self._mask(q, at, seen, plain_causal=not whole)
-            shared = self.n_kv_heads != self.n_heads
-            causal = self.causal and mask is None
-            y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
-        return self.out_proj(y.transpose(1, 2).flatten(2))  # (B, heads, T, head_dim) -> (B, T, emb_dim)
+            weights = self.logits(q, k, at, seen).softmax(-1)[..., : k.shape[2]]  # without the sink's
+            return F.dropout(weights, dropout) @ self._repeated(v)
+        mask = self._mask(q, at, seen, plain_causal=not whole)
+        shared = self.n_kv_heads != self.n_heads
+        causal = self.causal and mask is None
+        return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
 
     def empty_state(self, batch_size: int, capacity: int) -> KeyValues:
         """No keys and no values yet. GptlabError without a mask: every token would have to be computed again."""
@@ -169,21 +181,26 @@ class MultiHeadAttention(nn.Module):
         return (q * self.head_scale if self._learned else q), k, v
 
     def attention_logits(self, x: Tensor, positions: Tensor | None = None, state: KeyValues | None = None) -> Tensor:
-        """What the softmax takes for the stream x (B, T, emb_dim): (B, n_heads, T, T). A `state` is not looked at."""
+        """What the softmax takes for the stream x (B, T, emb_dim): as `logits`. A `state` is not looked at."""
         q, k, _ = self.queries_keys_values(x, positions)
         return self.logits(q, k)
 
     def logits(self, q: Tensor, k: Tensor, at: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
         """What the softmax takes, (B, n_heads, T, S), computed openly; -inf where a token may not look.
 
-        Queries stand `at` (T,), keys at `seen` (S,); None for 0, 1, 2, ...
+        With sinks (B, n_heads, T, S + 1), the sink last. Queries stand `at` (T,), keys at `seen` (S,); None for 0, 1,
+        2, ...
         """
         logits = q @ self._repeated(k).transpose(-1, -2) * self._scale
         if self.softcap is not None:
             logits = self.softcap * torch.tanh(logits / self.softcap)
         at, seen = (_places(x[0]) if known is None else known for x, known in ((q, at), (k, seen)))
         mask = self._mask(q, at, seen, plain_causal=True)
-        return logits if mask is None else logits + mask
+        logits = logits if mask is None else logits + mask
+        if self.sinks is None:
+            return logits
+        sinks = self.sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
+        return torch.cat((logits, sinks), dim=-1)
 
     def _mask(self, like: Tensor, at: Tensor, seen: Tensor, plain_causal: bool = False) -> Tensor | None:
         """What is added to the logits, (T, S) or (n_heads, T, S); None for nothing, or where torch's flag will do."""
@@ -224,64 +241,6 @@ def _places(x: Tensor) -> Tensor:
 def _heads(x: Tensor, n_heads: int) -> Tensor:
     """(B, T, n_heads * head_dim) -> (B, n_heads, T, head_dim)"""
     return x.view(*x.shape[:-1], n_heads, -1).transpose(1, 2)
-
-
-def _check(
-    emb_dim: int | None,  # None: the heads have a width of their own
-    n_heads: int,
-    n_kv_heads: int,
-    qk_norm: str,
-    softcap: float | None,
-    window: int | None,
-    scale: str,
-    implementation: str,
-) -> None:
-    if emb_dim is not None and emb_dim % n_heads:
-        raise wrong_value(
-            "model.n_heads",
-            n_heads,
-            f"model.emb_dim={emb_dim} is not divisible by it.",
-            code="attention-heads-divide",
-            emb_dim=emb_dim,
-        )
-    if n_kv_heads < 1 or n_heads % n_kv_heads:
-        raise wrong_value(
-            "model.n_kv_heads",
-            n_kv_heads,
-            f"model.n_heads={n_heads} is not divisible by it.",
-            code="attention-kv-heads-divide",
-            n_heads=n_heads,
-        )
-    for name, value, allowed in (
-        ("qk_norm", qk_norm, _QK_NORMS),
-        ("scale", scale, _SCALES),
-        ("implementation", implementation, _IMPLEMENTATIONS),
-    ):
-        if value not in allowed:
-            raise unknown(f"{_OPTIONS}.{name}", value, allowed)
-    if window is not None and window < 1:
-        raise wrong_value(
-            f"{_OPTIONS}.window",
-            window,
-            "must be 1 or more; a token must at least see itself.",
-            code="attention-window",
-        )
-    if softcap is not None and not softcap > 0:
-        raise wrong_value(f"{_OPTIONS}.softcap", softcap, "must be above 0.", code="softcap-not-positive")
-    if softcap is not None and implementation == "sdpa":
-        raise wrong_value(
-            f"{_OPTIONS}.softcap",
-            softcap,
-            "implementation=sdpa cannot cap logits. Use auto or manual.",
-            code="softcap-with-sdpa",
-        )
-    if qk_norm == "l2" and scale != "inverse_sqrt":
-        raise wrong_value(
-            f"{_OPTIONS}.scale",
-            scale,
-            "would be ignored, because qk_norm=l2 has a learned scale of its own.",
-            code="scale-with-l2",
-        )
 
 
 def _drop_mask(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

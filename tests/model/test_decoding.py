@@ -22,6 +22,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "sinusoidal", "n_kv_heads": 1},
     {"position": "rope", "options": {"attention": {"window": 4, "qk_norm": "rms"}}},
     {"options": {"attention": {"softcap": 5.0, "scale": "learned"}}},
+    {"options": {"attention": {"gate": "headwise", "sinks": True, "window": 4}}},
     {"layout": "parallel", "norm_placement": "post"},
     {"layout": "attention_only", "layers": {"0": {"layout": "feed_forward_only"}}},
     {"attention": "identity"},

@@ -1,0 +1,36 @@
+"""transformers in float64 throughout: its models cast to float32 in norms, rotations and softmaxes, wherever they run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+
+class _Doubled(ModuleType):
+    """torch, in which float32 is float64."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+@contextmanager
+def doubled() -> Iterator[None]:
+    """Within this context, casts to float32 inside transformers, and every `Tensor.float()`, give float64.
+
+    Models made and called here compute in float64 from end to end, where their weights are.
+    """
+    stand_in = _Doubled("torch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("transformers.") and vars(module).get("torch") is torch:
+                patch.setattr(module, "torch", stand_in)
+        yield
