@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,6 +96,19 @@ def _some(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a value")
     return text
+
+
+@contextmanager
+def about_options(given: argparse.Namespace, *keywords: str) -> Iterator[None]:
+    """What a function says of its keywords, said of the options that gave them: `by=stp` was typed `--by stp`."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.key not in keywords or getattr(given, error.key) is None:
+            raise
+        rest = str(error).removeprefix(error.key)
+        rest = f" {rest[1:]}" if rest[0] == "=" else rest
+        raise error.reworded(f"--{error.key}{rest}", key=f"--{error.key}") from error
 
 
 def names(text: str | None) -> list[str]:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, names
+from gptlab.cli.arguments import Parser, about_options, names
 from gptlab.errors import ConfigError
 
 HELP = """\
@@ -57,14 +57,15 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.show.comparison_table import print_comparison
     from gptlab.show.exports import export
 
-    comparison = compare(
-        given.words,
-        baseline=given.baseline,
-        metrics=names(given.metric),
-        by=given.by,
-        margin=given.margin,
-        pooled=given.pooled,
-    )
+    with about_options(given, "baseline", "metric", "by", "margin"):
+        comparison = compare(
+            given.words,
+            baseline=given.baseline,
+            metrics=names(given.metric),
+            by=given.by,
+            margin=given.margin,
+            pooled=given.pooled,
+        )
     columns = names(given.columns)
     for flag, refused in (("--columns", ("csv", "json")), ("--caption", ("csv", "json", "table"))):
         if getattr(given, flag.strip("-")) and given.format in refused:

@@ -39,7 +39,12 @@ def main(arguments: Sequence[str]) -> int:
 
     top = given.top
     if top is not None and not top.isdecimal():
-        raise ConfigError(f"--top: {top!r} is no number.", code="not-a-number", key="--top", value=top)
+        raise ConfigError(
+            f"--top: {top!r} is no number. It takes a whole one, as in --top 10.",
+            code="not-a-number",
+            key="--top",
+            value=top,
+        )
     rows = select(list_runs(folder), given.where or "", given.sort or "", int(top) if top else None)
     columns = names(given.columns)
     print_rows(rows, folder, given.format, columns)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser
+from gptlab.cli.arguments import Parser, about_options
 from gptlab.errors import ConfigError, GptlabError
 
 HELP = """\
@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.show.report.page import write_report
     from gptlab.texts import printable
 
-    comparison = compare([folder], margin=given.margin)
+    with about_options(given, "margin"):
+        comparison = compare([folder], margin=given.margin)
     target = given.output
     try:
         path = write_report(folder, target, comparison=comparison)

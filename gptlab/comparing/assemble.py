@@ -14,7 +14,7 @@ from gptlab.comparing.comparison import Comparison, Key, Number, Row, replace
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
-from gptlab.errors import ConfigError, wrong_value
+from gptlab.errors import ConfigError, unknown
 from gptlab.margin import Margin
 from gptlab.store.plan_history import whole_plan
 from gptlab.store.records import Record, Source, load_sources, parsed_config
@@ -46,7 +46,7 @@ def compare(
     if not paths:
         raise ConfigError("compare: name a study's folder (gptlab ls lists them).", code="compare-names-nothing")
     if by not in (None, "step"):
-        raise wrong_value("by", by, "only step.", code="by-step-only")
+        raise unknown("by", by, ["step"])
     limit = None if margin is None else Margin.parse(str(margin))
     sources = load_sources(paths, histories=bool(by))
     planned = {source.plan.margin for source in sources}

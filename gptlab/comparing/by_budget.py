@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gptlab.comparing.comparison import Key
-from gptlab.errors import ConfigError
+from gptlab.errors import wrong_value
 from gptlab.metrics import metric
 from gptlab.store.damage import DamagedError
 from gptlab.store.records import Record
@@ -50,15 +50,18 @@ def choose_steps(tables: Mapping[str, Values], names: Sequence[str]) -> tuple[tu
     """
     trained = [table for table in tables.values() if table]
     if not trained:
-        raise ConfigError(
-            "by=step: none of these runs was trained, or their metrics.jsonl cannot be read.", code="by-step-untrained"
+        raise wrong_value(
+            "by",
+            "step",
+            "none of these runs was trained, or their metrics.jsonl cannot be read.",
+            code="by-step-untrained",
         )
     for name in names:
         own = [{step for metric_, step in table if metric_ == name and step} for table in trained]
         common = sorted(set.intersection(*own)) if all(own) else []
         if common:
             return tuple(_halving(common)), (name,)
-    raise ConfigError(f"by=step: no step at which all variants have {' or '.join(names)}.", code="no-common-step")
+    raise wrong_value("by", "step", f"no step at which all variants have {' or '.join(names)}.", code="no-common-step")
 
 
 def _halving(steps: Sequence[int]) -> list[int]:

@@ -102,7 +102,9 @@ def find(variants: Sequence[Variant], label: str) -> Variant:
         raise ConfigError(
             f"baseline: {label!r} could be {' or '.join(map(repr, meant))}. Name one of them in full.",
             code="baseline-ambiguous",
-            label=label,
+            key="baseline",
+            value=label,
+            allowed=meant,
         )
     if meant:
         return find(variants, meant[0])

@@ -51,6 +51,7 @@ def shown(found: Collection[str], primary: str, asked: Sequence[str]) -> tuple[s
                     name,
                     f"not measured in any of these runs.{hint} Measured: {listed}.",
                     code="metric-not-measured",
+                    suggestion=near,
                 )
         return tuple(dict.fromkeys(asked))
     places = {name: place for place, name in enumerate(METRICS)}

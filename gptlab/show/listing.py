@@ -79,7 +79,9 @@ def _check_keys(option: str, keys: Sequence[str], rows: list[RunRow]) -> None:
         raise ConfigError(
             f"{option}: no run has {key!r}.{hint} A key is a column of `gptlab ls`, a metric, or a key of the config.",
             code="no-run-has-key",
-            option=option,
+            key=option,
+            value=key,
+            suggestion=match,
         )
 
 

@@ -73,6 +73,40 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], options: list
     assert message in refused(capsys, *(["x"] if options and "--m" in options[0] else []), *options)
 
 
+@pytest.mark.parametrize(
+    ("words", "option", "suggestion"),
+    [
+        (["compare", "STUDY", "--by", "stp"], "--by", "step"),
+        (["compare", "STUDY", "--by", "step"], "--by", None),  # nothing was trained
+        (["compare", "STUDY", "--margin", "x"], "--margin", None),
+        (["compare", "STUDY", "--baseline", "rel"], "--baseline", "relu"),
+        (["compare", "STUDY", "--metric", "final_los"], "--metric", "final_loss"),
+        (["compare", "STUDY", "--metric", "grad_norm_last"], "--metric", None),  # measured in none of them
+        (["compare", "STUDY", "--columns", "verdit"], "--columns", "verdict"),
+        (["compare", "STUDY", "--format", "markdwn"], "--format", None),
+        (["report", "STUDY", "--margin", "x"], "--margin", None),
+        (["figures", "--study", "STUDY", "--only", "heatmp"], "--only", "heatmap"),
+        (["figures", "--study", "STUDY", "--format", "pdff"], "--format", "pdf"),
+        (["ls", "STUDY", "--sort", "final_los"], "--sort", "final_loss"),
+        (["ls", "STUDY", "--where", "final_los"], "--where", "final_loss"),
+        (["ls", "STUDY", "--columns", "final_los"], "--columns", "final_loss"),
+        (["ls", "STUDY", "--top", "ten"], "--top", None),
+        (["gc", "STUDY", "--state", "finishd"], "--state", "finished"),
+        (["audit", "STUDY", "--format", "jsn"], "--format", "json"),
+        (["reproduce", "--only", "gelus"], "--only", "gelu"),
+    ],
+)
+def test_a_wrong_option_is_named_as_it_was_typed(
+    tmp_path: Path, words: list[str], option: str, suggestion: str | None
+) -> None:
+    folder = make_seeded(tmp_path, arms(-0.5))
+    with pytest.raises(ConfigError) as refused:
+        dispatch([str(folder) if word == "STUDY" else word for word in words])
+    said = str(refused.value)
+    assert said.startswith((f"{option}: ", f"{option} ")) and "\n" not in said
+    assert (refused.value.key, refused.value.facts.get("suggestion")) == (option, suggestion)
+
+
 def test_the_differences_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = {"host": "two", "data_sha256": "e" * 64, "git": {"commit": "b" * 40}, "packages": {"torch": "2.6.0"}}
     folder = make_seeded(

@@ -521,8 +521,9 @@ def test_budgets_side_by_side(tmp_path: Path) -> None:
     assert comparison.row("relu").cell("final_loss").exploratory is False
     with pytest.raises(ConfigError, match="none of these runs was trained"):
         compared(tmp_path / "b", by="step")
-    with pytest.raises(ConfigError, match="by=tokens: only step"):
-        compared(tmp_path / "c", by="tokens")
+    with pytest.raises(ConfigError) as refused:
+        compared(tmp_path / "c", by="stp")
+    assert (refused.value.key, refused.value.facts["suggestion"]) == ("by", "step")
 
 
 def test_at_the_same_step_budgets_do_not_matter(tmp_path: Path) -> None:
