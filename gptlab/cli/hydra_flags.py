@@ -7,7 +7,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import hydra
 from hydra.core.plugins import Plugins
@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from gptlab.declare.composer import HYDRA_BASE, Composer, store_schema
 from gptlab.declare.hydra_errors import translated
+from gptlab.declare.layer_spans import for_hydra, printed
 from gptlab.declare.overrides import normalised
 from gptlab.declare.sources import CONF_DIR, UserFolders
 from gptlab.errors import ConfigError
@@ -27,14 +28,17 @@ def main(arguments: Sequence[str], given: Namespace) -> int:
     store_schema()
     Plugins.instance().register(UserFolders)
     ask = hydra.main(version_base=HYDRA_BASE, config_path=str(CONF_DIR), config_name="config")(_nothing)
-    complaints = io.StringIO()
+    words = ["gptlab", *map(for_hydra, normalised(arguments))]
+    complaints, answer = io.StringIO(), io.StringIO()
     try:
-        with translated(), _process(["gptlab", *normalised(arguments)]), redirect_stderr(complaints):
+        with translated(), _process(words), redirect_stderr(complaints), redirect_stdout(answer):
             ask()
     except SystemExit as stop:
         if stop.code:  # argparse: a page of usage, and the point in the last line
             last = (complaints.getvalue().splitlines() or ["Hydra gave up"])[-1]
             raise ConfigError(last.removeprefix("gptlab: error: "), code="hydra-flag") from None
+    finally:
+        print(printed(answer.getvalue()), end="")
     print(complaints.getvalue(), end="", file=sys.stderr)
     return 0
 

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from gptlab.config import Config, flatten
 from gptlab.declare import sources
 from gptlab.declare.hydra_errors import OPTIONS, translated
+from gptlab.declare.layer_spans import as_written, for_hydra, one_key_each
 from gptlab.declare.overrides import ablations, check_key, label, normalised, sets_values, settings
 from gptlab.declare.repository import CheckedRepository, refuse_short_ending
 from gptlab.declare.slips import refuse_slips
@@ -82,7 +83,8 @@ class Composer:
         refuse_slips(overrides, self.groups)
         for text in normalised(overrides):
             with _hydra_base(), translated(text):
-                parsed += OverridesParser(SweepFunctions(), self._loader).parse_overrides([text])
+                parsed += OverridesParser(SweepFunctions(), self._loader).parse_overrides([for_hydra(text)])
+            parsed[-1].key_or_group, parsed[-1].input_line = as_written(parsed[-1].key_or_group), text
             check_key(parsed[-1], self.groups, self._refuse_missing)
         _refuse_repeats(parsed)
         return parsed
@@ -90,7 +92,7 @@ class Composer:
     def load(self, overrides: Sequence[str]) -> DictConfig:
         """The bare composition, with Hydra's own node, neither settled nor checked."""
         with _hydra_base(), translated(" ".join(overrides)):
-            return self._loader.load_configuration("config", list(overrides), RunMode.RUN)
+            return self._loader.load_configuration("config", list(map(for_hydra, overrides)), RunMode.RUN)
 
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose, check and label one set of overrides. ConfigError for a sweep."""
@@ -183,6 +185,9 @@ class Composer:
             plain = OmegaConf.to_container(self.load(rest), resolve=False)
             assert isinstance(plain, dict)
             self._bare[rest] = {str(key): value for key, value in plain.items() if key != "hydra"}
+            model = self._bare[rest]["model"]
+            if isinstance(model, dict):
+                model["layers"] = one_key_each(model.get("layers", {}))
         seed = {"seed": int(seeds[0].partition("=")[2])} if seeds else {}
         return {**self._bare[rest], **seed}
 
@@ -215,15 +220,15 @@ def _refuse_repeats(parsed: Sequence[Override]) -> None:
     seen: dict[tuple[str, bool], str] = {}
     for override in parsed:
         # `model=tiny model={n_layers: 3}` chooses and then changes: not a repetition.
-        place = (override.key_or_group, sets_values(override))
+        place, text = (override.key_or_group, sets_values(override)), str(override.input_line).removeprefix("++")
         if place in seen:
             raise ConfigError(
-                f"{override.key_or_group} is given twice: {seen[place]} and {override.input_line}.",
+                f"{override.key_or_group} is given twice: {seen[place]} and {text}.",
                 code="key-given-twice",
                 key_or_group=override.key_or_group,
-                override=override.input_line,
+                override=text,
             )
-        seen[place] = str(override.input_line)
+        seen[place] = text
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import yaml  # type: ignore[import-untyped]
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from gptlab.declare.layer_spans import as_written
 from gptlab.declare.omegaconf_errors import of_override, quoted
 from gptlab.declare.sweep_functions import FUNCTIONS
 from gptlab.declare.yaml_slips import explained
@@ -60,7 +61,8 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
             place=place,
         )
     if isinstance(error, OverrideParseException):
-        return ConfigError(f"{error.override}: {_slip(error)}", code="override-grammar", override=error.override)
+        text = as_written(str(error.override)).removeprefix("++")
+        return ConfigError(f"{text}: {_slip(error, text)}", code="override-grammar", override=text)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error, place)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
@@ -100,9 +102,8 @@ def _near(error: yaml.YAMLError) -> str:
     return str(mark.name).removeprefix(f"{os.getcwd()}{os.sep}") if mark else ""
 
 
-def _slip(error: OverrideParseException) -> str:
-    """What is wrong with the grammar of an override."""
-    text = str(error.override)
+def _slip(error: OverrideParseException, text: str) -> str:
+    """What is wrong with the grammar of an override; `text` as it was typed."""
     key, _, value = text.partition("=")
     said = " ".join(str(error).split())
     function = re.search(r"Unknown function '(\w+)'", said)
@@ -129,7 +130,7 @@ def _slip(error: OverrideParseException) -> str:
 
 def _place(error: BaseException) -> str:
     """What Hydra was busy with: `seed=x` for an override, `ablation/mine` for a file."""
-    said = _first_line(error)
+    said = as_written(_first_line(error))
     if said.startswith("Error merging override "):
         return said.removeprefix("Error merging override ")
     if said.startswith("Could not override ") and "use +" in str(error):

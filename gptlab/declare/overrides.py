@@ -175,6 +175,8 @@ def label(names: Sequence[str], values: Mapping[str, str], baseline: str = "") -
 
 def short_key(key: str) -> str:
     """The shortest ending of a dotted key that names no other key."""
+    if key.startswith("model.layers."):
+        return key.removeprefix("model.").replace(".options.", ".")
     if key.startswith(_OPTIONS):
         return key.split(".options.", 1)[1] if ".options." in key else key.removeprefix("model.")
     every = [*flatten(Config()), *GROUPS]

@@ -27,7 +27,7 @@ from gptlab.declare.omegaconf_errors import quoted
 from gptlab.errors import ConfigError
 from gptlab.values import base_of, kind_of
 
-_OVERRIDE = re.compile(r"(\+{0,2})([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+_OVERRIDE = re.compile(r"(\+{0,2})([A-Za-z_][\w.\-]*)=(.*)", re.DOTALL)
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""  # as Hydra reads it: a backslash before a quote keeps the quote
 _ONE_QUOTED = re.compile(_QUOTED, re.DOTALL)
 _MEMBERS = rf"\s*(?:{_QUOTED})\s*(?:,\s*(?:{_QUOTED})\s*)*"

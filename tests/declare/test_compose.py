@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.version import VersionBase
 
+import gptlab
+from gptlab.cli import dispatch
 from gptlab.config import ModelConfig, delta, identity, stored
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer, compose
@@ -23,6 +26,7 @@ from gptlab.errors import ConfigError
 from gptlab.model import build
 from gptlab.model.per_layer import BLOCK_KEYS
 from gptlab.planning.plan import expand
+from gptlab.store.config_file import read_config
 
 
 @pytest.fixture
@@ -443,9 +447,75 @@ BLOCK_VALUES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("span", ["1", "0-1"])
 @pytest.mark.parametrize("key", BLOCK_KEYS)
-def test_every_key_of_a_block_settles_for_one_layer(here: Path, key: str) -> None:
-    (run,) = expand(["model=tiny", "data=random_tokens", f"model.layers.1.{key}={BLOCK_VALUES[key]}"]).runs
-    layer = run.config.model.layers["1"]
+def test_every_key_of_a_block_settles_for_one_layer(here: Path, key: str, span: str) -> None:
+    words = ["model=tiny", "data=random_tokens", f"model.layers.{span}.{key}={BLOCK_VALUES[key]}"]
+    (run,) = expand(words).runs
+    layer = run.config.model.layers[span]
     assert list(layer) == [key]
+    assert identity(compose(words)) == run.id
+    assert f"layers.{span}." in run.label and f"layers.{span}." in run.folder
     build(run.config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", BLOCK_KEYS)
+def test_every_key_of_a_block_runs_for_one_layer(here: Path, key: str) -> None:
+    """Of a layer and of a span: what was run reads back as what was asked for."""
+    for span in ("1", "0-1"):
+        config = compose(["model=tiny", "data=random_tokens", f"model.layers.{span}.{key}={BLOCK_VALUES[key]}"])
+        folder = gptlab.run(config).folder
+        assert json.loads((folder / "result.json").read_text())["state"] == "finished"
+        assert identity(read_config(folder)) == identity(config)
+
+
+@pytest.mark.slow
+def test_a_span_runs_and_grows_as_commands(here: Path) -> None:
+    words = ["model=tiny", "data=random_tokens", "probes=counting"]
+    assert dispatch([*words, "model.layers.0-1.norm=rmsnorm,identity"]) == 0
+    assert dispatch(["add", "outputs/runs", "model.layers.0-1.norm=scalenorm"]) == 0
+    found = [read_config(path.parent)["model"]["layers"] for path in Path("outputs").rglob("result.json")]
+    assert {layers["0-1"]["norm"] for layers in found} == {"rmsnorm", "identity", "scalenorm"}
+
+
+def test_a_span_on_the_command_line(here: Path) -> None:
+    base = ["model=tiny", "data=random_tokens"]
+    span = compose([*base, "model.layers.0-1.norm=rmsnorm", "model.layers.0-1.options.norm.eps=0.1"])
+    assert span.model.layers == {"0-1": {"norm": "rmsnorm", "options": {"norm": {"eps": 0.1}}}}
+    in_braces = compose([*base, "model.layers.0-1={norm: rmsnorm, options: {norm: {eps: 0.1}}}"])
+    assert identity(in_braces) == identity(span)
+    runs = expand([*base, "model.layers.0-1.norm=rmsnorm,scalenorm"]).runs  # it sweeps
+    assert [run.label for run in runs] == ["layers.0-1.norm=rmsnorm", "layers.0-1.norm=scalenorm"]
+    assert list(runs[1].delta) == ["model.layers.0-1.norm"]
+    apart = expand([*base, "model.layers.0.options.norm.eps=0.1,0.2", "model.layers.1.options.norm.eps=0.1,0.2"]).runs
+    assert len({run.label for run in apart}) == 4
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "said"),
+    [
+        ("model.layers.0-1.nrm=x", "unknown-name", "model.layers.0-1"),
+        ("model.layers.1-0.norm=rmsnorm", "layer-span-backwards", "model.layers.1-0"),
+        ("model.layers.0-2.norm=rmsnorm", "layer-out-of-range", "model.layers.0-2"),
+        ("model.layers.0-1.norm=[", "override-grammar", "model.layers.0-1.norm=["),
+        ("model.layers.0-1.expansion=010", "not-a-plain-decimal", "model.layers.0-1.expansion=010"),
+    ],
+)
+def test_what_is_wrong_with_a_span_is_said_of_what_was_typed(here: Path, setting: str, code: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(["model=tiny", "data=random_tokens", setting])
+    assert caught.value.code == code
+    assert str(caught.value).startswith(f"{said}: ")
+
+
+def test_a_file_and_the_command_line_may_both_speak_of_one_layer(here: Path) -> None:
+    """In a file a layer is a number, on the command line a text; neither is lost."""
+    base = ["model=tiny", "data=random_tokens", "ablation=no_norm_first_block"]
+    both = compose([*base, "model.layers.0.activation=relu"])
+    assert both.model.layers == {"0": {"norm": "identity", "activation": "relu"}}
+    Path("conf/ablation").mkdir(parents=True)
+    text = "# @package _global_\nmodel: {layers: {0-1: {norm: identity, options: {feed_forward: {}}}}}\n"
+    Path("conf/ablation/mine.yaml").write_text(text)
+    later = compose([*base[:2], "ablation=mine", "model.layers.0-1.norm=rmsnorm", "model.layers.0-1.expansion=2"])
+    assert later.model.layers == {"0-1": {"norm": "rmsnorm", "expansion": 2.0, "options": {"feed_forward": {}}}}
