@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gptlab.errors import ConfigError, unknown
 from gptlab.model.layers import Embedding, ExactTables
+from gptlab.model.rope_scaling import frequencies
 from gptlab.registry import register
 
 
@@ -35,7 +36,8 @@ class SinusoidalPosition(ExactTables):
     def __init__(self, context_length: int, emb_dim: int, base: float = 10_000.0) -> None:
         super().__init__()
         _check_base(base)
-        angles = _angles(context_length, emb_dim, base)
+        rates = frequencies(emb_dim, base, "none", {})[0]
+        angles = torch.arange(context_length, dtype=torch.float64)[:, None] * rates
         table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :emb_dim]  # an odd width ends on a sine
         self.register_buffer("table", table.float(), persistent=False)
 
@@ -65,7 +67,9 @@ class AttentionPosition(ExactTables):
 class RotaryPosition(AttentionPosition):
     """Turns queries and keys by an angle that grows with the position, so that logits see distances (Su et al. 2021).
 
-    pairing: `half` pairs feature i with i + head_dim/2 (Llama), `interleaved` pairs 2i with 2i + 1 (GPT-J).
+    pairing: `half` pairs feature i with i + n/2 (Llama), `interleaved` pairs 2i with 2i + 1 (GPT-J), of the n features
+    that turn: the first `fraction` of each head (GPT-NeoX, Phi), the rest sees no positions. `scaling` stretches the
+    rotation to `factor` times the context: see `gptlab.model.rope_scaling`.
     """
 
     cos: Tensor
@@ -79,28 +83,40 @@ class RotaryPosition(AttentionPosition):
         base: float = 10_000.0,
         pairing: str = "half",
         head_dim: int | None = None,
+        fraction: float = 1.0,
+        scaling: str = "none",
+        factor: float | None = None,
+        original_context: int | None = None,
+        beta_fast: float | None = None,
+        beta_slow: float | None = None,
+        attention_factor: float | None = None,
+        low_freq_factor: float | None = None,
+        high_freq_factor: float | None = None,
     ) -> None:
         super().__init__()
-        head_dim = head_dim or emb_dim // n_heads
-        if head_dim % 2:
-            raise ConfigError(
-                f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number.",
-                code="rope-odd-head",
-                key="model.position",
-                value="rope",
-                head_dim=head_dim,
-            )
+        self.turned = _turned_features(head_dim or emb_dim // n_heads, fraction)
         if pairing not in ("half", "interleaved"):
             raise unknown("model.options.position.pairing", pairing, ("half", "interleaved"))
         _check_base(base)
         self.pairing = pairing
-        angles = _angles(context_length, head_dim, base)  # (context_length, head_dim / 2)
-        self.register_buffer("cos", angles.cos().float(), persistent=False)
-        self.register_buffer("sin", angles.sin().float(), persistent=False)
+        given = {
+            "factor": factor, "original_context": original_context, "beta_fast": beta_fast, "beta_slow": beta_slow,
+            "attention_factor": attention_factor, "low_freq_factor": low_freq_factor,
+            "high_freq_factor": high_freq_factor,
+        }  # fmt: skip
+        rates, size = frequencies(self.turned, base, scaling, given)
+        angles = torch.arange(context_length, dtype=torch.float64)[:, None] * rates  # (context_length, turned / 2)
+        self.register_buffer("cos", (angles.cos() * size).float(), persistent=False)
+        self.register_buffer("sin", (angles.sin() * size).float(), persistent=False)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = self.cos[positions].to(q.dtype), self.sin[positions].to(q.dtype)  # (T, head_dim / 2)
-        return self._turned(q, cos, sin), self._turned(k, cos, sin)
+        cos, sin = self.cos[positions].to(q.dtype), self.sin[positions].to(q.dtype)  # (T, turned / 2)
+        return self._partly(q, cos, sin), self._partly(k, cos, sin)
+
+    def _partly(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if self.turned == x.shape[-1]:
+            return self._turned(x, cos, sin)
+        return torch.cat((self._turned(x[..., : self.turned], cos, sin), x[..., self.turned :]), dim=-1)
 
     def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         if self.pairing == "half":
@@ -110,7 +126,7 @@ class RotaryPosition(AttentionPosition):
         return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
 
     def extra_repr(self) -> str:
-        return f"pairing={self.pairing}"
+        return f"pairing={self.pairing}, turned={self.turned}"
 
 
 @register("position", "alibi")
@@ -154,10 +170,35 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + [2 ** (-8 * i / (2 * n)) for i in range(1, 2 * (n_heads - n), 2)]
 
 
-def _angles(length: int, dim: int, base: float) -> Tensor:
-    """t / base^(2i/dim) for position t and pair i: (length, ceil(dim / 2)), float64."""
-    rates = base ** (-2.0 * torch.arange((dim + 1) // 2, dtype=torch.float64) / dim)
-    return torch.arange(length, dtype=torch.float64)[:, None] * rates
+def _turned_features(head_dim: int, fraction: float) -> int:
+    """How many features of a head turn, whole pairs."""
+    if not 0 < fraction <= 1:
+        raise ConfigError(
+            f"model.options.position.fraction={fraction:g}: must lie above 0, and at most at 1.",
+            code="rope-fraction",
+            key="model.options.position.fraction",
+            value=fraction,
+        )
+    turned = int(head_dim * fraction + 1e-6)  # 0.29 * 100 is 28.999...
+    if fraction == 1 and head_dim % 2:
+        raise ConfigError(
+            f"model.position=rope: turns pairs of features, and a head has {head_dim}, an odd number.",
+            code="rope-odd-head",
+            key="model.position",
+            value="rope",
+            head_dim=head_dim,
+        )
+    if turned % 2 or not turned:
+        raise ConfigError(
+            f"model.options.position.fraction={fraction:g}: turns {turned} of a head's {head_dim} features, and they "
+            "turn in pairs.",
+            code="rope-fraction-odd",
+            key="model.options.position.fraction",
+            value=fraction,
+            head_dim=head_dim,
+            turned=turned,
+        )
+    return turned
 
 
 def _check_base(base: float) -> None:

@@ -1,4 +1,4 @@
-"""transformers in float64 throughout: its models cast to float32 in norms, rotations and softmaxes, wherever they run."""
+"""transformers in float64 throughout: its norms, rotations and softmaxes cast to float32, whatever comes in."""
 
 from __future__ import annotations
 
