@@ -15,6 +15,7 @@ from typing import Any
 from gptlab.comparing import audit_lines as lines
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.audit_lines import FAIL, NOT_ASKED, PASS, Line, Status
+from gptlab.comparing.comparison import Comparison
 from gptlab.errors import ConfigError
 from gptlab.store.damage import DamagedError, load_object
 from gptlab.store.names import PLAN, PLANS
@@ -52,17 +53,32 @@ class Audit:
 
 def audit(folder: Path) -> Audit:
     """Read the study in `folder` and judge its protocol. ConfigError where it has no plan to be held against."""
+    latest = _plan(folder)
+    return _judged(folder, latest, compare([folder]))
+
+
+def audit_of(folder: Path, comparison: Comparison) -> Audit | None:
+    """The same for a comparison of this study that has been made; None where there is no plan."""
     try:
-        latest = load_object(folder / PLAN)
+        return _judged(folder, _plan(folder), comparison)
+    except ConfigError:
+        return None
+
+
+def _plan(folder: Path) -> dict[str, Any]:
+    try:
+        return load_object(folder / PLAN)
     except DamagedError as damage:
         words = f"audit: {folder} is no study with a plan ({damage})."
         raise ConfigError(words, code="no-plan", file=str(folder)) from None
-    comparison = compare([folder])
+
+
+def _judged(folder: Path, latest: dict[str, Any], comparison: Comparison) -> Audit:
     first = next(iter(plan_documents(folder)), None) or _only_plan(folder) or latest
     command = shlex.join(str(word) for word in latest.get("command") or ("gptlab",))
     rates, ladder = lines.record(latest, "tune"), lines.record(latest, "ladder")
     found = (
-        lines.fixed(folder, first, latest, comparison, command),
+        lines.fixed(first, latest, comparison, command),
         lines.tuned(rates, command),
         lines.apart(rates, comparison),
         lines.matched(lines.record(latest, "match"), comparison, command),

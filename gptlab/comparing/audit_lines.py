@@ -15,9 +15,7 @@ from typing import Any, Final, Literal
 from gptlab.comparing.comparison import TO_COME, Comparison
 from gptlab.comparing.evidence import CONFIRMED_FROM
 from gptlab.metrics import METRICS
-from gptlab.store.damage import DamagedError
 from gptlab.store.json_text import json_text
-from gptlab.store.manifest import read_manifest
 from gptlab.store.plan_history import additions, variants_of
 from gptlab.store.records import Record
 
@@ -57,12 +55,10 @@ def protocol(plan: Mapping[str, Any]) -> str:
     return sha256(json_text(fixed).encode()).hexdigest()
 
 
-def fixed(
-    folder: Path, first: Mapping[str, Any], latest: Mapping[str, Any], comparison: Comparison, command: str
-) -> Line:
+def fixed(first: Mapping[str, Any], latest: Mapping[str, Any], comparison: Comparison, command: str) -> Line:
     """The first plan that is kept is older than every run, and says what the latest one says."""
     name = "metric, seeds and margin fixed before the first run"
-    starts = sorted(filter(None, (_start(path) for row in comparison.rows for path in row.folders)))
+    starts = sorted(filter(None, (run.started for row in comparison.rows for run in row.runs.values())))
     planned = str(first.get("created") or "")
     if not planned:
         return Line(name, FAIL, "the first plan does not say when it was made")
@@ -79,16 +75,6 @@ def fixed(
         words = "metric and seeds are fixed; no difference was named that does not matter"
         return Line(name, NOT_ASKED, words, f"{command} experiment.margin=1%")
     return Line(name, PASS, f"plan {protocol(first)[:12]} of {planned}")
-
-
-def _start(run: Path) -> str:
-    """When a run began, at first. Empty where that is not on record."""
-    try:
-        document = read_manifest(run).document
-    except DamagedError:
-        return ""
-    earlier = document.get("earlier_starts")
-    return str((earlier[0] if isinstance(earlier, list) and earlier else document.get("start")) or "")
 
 
 def tuned(tuned: Mapping[str, Any], command: str) -> Line:
@@ -217,14 +203,11 @@ def ended(comparison: Comparison, command: str) -> Line:
 
 def _short_of_budget(run: Record) -> bool:
     """Whether a budget in steps or tokens was not used up; budgets in FLOPs and seconds are by their end only."""
-    try:
-        train = read_manifest(run.folder).config.get("train")
-    except DamagedError:
-        return True
-    if not isinstance(train, dict) or train.get("budget_unit") not in ("steps", "tokens"):
+    if run.budget is None:
         return False
-    done = run.metrics.get(train["budget_unit"])
-    return done is None or train.get("budget") is None or done < train["budget"]
+    unit, budget = run.budget
+    done = run.metrics.get(unit)
+    return done is None or done < budget
 
 
 def law(ladder: Mapping[str, Any], command: str) -> Line:

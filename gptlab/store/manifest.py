@@ -35,6 +35,12 @@ class Manifest:
         """What was not the same in all stretches: `code`, `data`, or both."""
         return tuple(key for key in ("code", "data") if len({_what(stretch, key) for stretch in self.stretches}) > 1)
 
+    @property
+    def started(self) -> str:
+        """When the run began, at first; empty where that is not on record."""
+        earlier = self.document.get("earlier_starts")
+        return str((earlier[0] if isinstance(earlier, list) and earlier else self.document.get("start")) or "")
+
     def text(self, key: str) -> str:
         """What stands under `key` at the top, in words; empty where nothing does."""
         value = self.document.get(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from gptlab.store.json_text import json_text
 from gptlab.store.manifest import Manifest, parse_manifest
 from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST, PLAN, RESULT
 from gptlab.store.plan_history import whole_plan
-from gptlab.store.result import Result, Scored
+from gptlab.store.result import Result, Scored, is_finite
 from gptlab.store.run_tables import checked
 from gptlab.store.states import state_of
 from gptlab.store.study_plan import PlanEntry, StoredPlan, entry_of, load_plan
@@ -59,7 +59,9 @@ class Record:
     not_finite: tuple[str, ...]
     variant: str
     facts: Facts
-    scored: Mapping[str, Scored]  # validation, heldout
+    scored: Mapping[str, Scored] = field(default_factory=dict)  # validation, heldout
+    started: str = ""  # at first
+    budget: tuple[str, float] | None = None  # of its training: steps or tokens, and how many; None for other budgets
 
     @property
     def folder(self) -> Path:
@@ -162,10 +164,11 @@ def _record(study: Path, run: PlanEntry, known: dict[Facts, Facts], histories: b
     folder = os.path.join(study, run.folder)
     state = state_of(folder)
     name, error, variant, facts, result = state.name, state.reason, "", Facts(), state.result
+    manifest = Manifest()
     if name != "planned":
         try:
-            config = checked(folder, CONFIG, result.hashes) or b""
             manifest = parse_manifest(checked(folder, MANIFEST, result.hashes) or b"{}")
+            config = checked(folder, CONFIG, result.hashes) or b""
             variant, facts = _variant(config, manifest), _facts(manifest, result)
             if name == "finished":
                 _tables(folder, result, histories)
@@ -177,7 +180,17 @@ def _record(study: Path, run: PlanEntry, known: dict[Facts, Facts], histories: b
     if name == "finished" and result.outcome == "diverged":
         name = "diverged"
     facts = known.setdefault(facts, facts)
-    return Record(study, run, name, result.outcome, error, metrics, result.not_finite, variant, facts, result.scored)
+    return Record(
+        study, run, name, result.outcome, error, metrics, result.not_finite, variant, facts, result.scored,
+        manifest.started, _budget(manifest),
+    )  # fmt: skip
+
+
+def _budget(manifest: Manifest) -> tuple[str, float] | None:
+    train = manifest.config.get("train")
+    if not isinstance(train, dict) or train.get("budget_unit") not in ("steps", "tokens"):
+        return None
+    return (str(train["budget_unit"]), budget) if is_finite(budget := train.get("budget")) else None
 
 
 def _tables(folder: str, result: Result, histories: bool) -> None:
