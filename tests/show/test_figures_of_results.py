@@ -6,6 +6,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from gptlab.show.figures import figures, write_figures
 from gptlab.show.figures.bands import t_band
 from gptlab.show.figures.curves import curves_figure
 from gptlab.show.figures.forest import LOOKS, forest_figure
+from gptlab.show.figures.guesses import SOFT, guesses
 from gptlab.show.figures.heatmap import heatmap_figure
 from gptlab.show.figures.isolation import best, isolation_figure
 from gptlab.show.figures.knobs import knobs
@@ -55,11 +57,31 @@ def test_a_band_from_three_seeds_and_a_line_per_run_below(
     assert figure is not None
     for axes in figure.axes:
         assert len(axes.collections) == bands
-        assert len(axes.lines) == lines
+        drawn = [line for line in axes.lines if line.get_linestyle() != "None" and line.get_color() != SOFT]
+        assert len(drawn) == lines
+        dots = [len(line.get_xdata()) for line in axes.lines if line.get_linestyle() == "None"]  # type: ignore[arg-type]
+        assert dots == [len(seeds)] * bands  # each seed beside the mean that hides it
         assert axes.get_xlabel() == "million tokens"
         assert axes.get_ylabel() == "validation loss (nats/token)"
-    widths = {line.get_linewidth() for line in figure.axes[0].lines}
+    curves = [line for line in figure.axes[0].lines if line.get_linestyle() != "None" and line.get_color() != SOFT]
+    widths = {line.get_linewidth() for line in curves}
     assert widths == ({1.6 * 0.55} if len(seeds) == 2 else {1.6})
+
+
+def test_curves_are_held_against_what_guessing_gives(tmp_path: Path) -> None:
+    known = {"unigram_entropy": 2.5, "entropy_floor": 1.25, "ln_vocab_size": math.log(16)}
+    curve = range(0, 2000, 100)  # from 100 above the end down to it: ln V is in the second panel alone
+    arms = [Arm(name, {1: 1.5}, {"n_layers": k}, known, curve=curve) for k, name in enumerate(("none", "x"))]
+    figure = curves_figure(load_study(make_seeded(tmp_path / "a", arms)))
+    assert figure is not None
+    lines = {round(float(line.get_ydata()[0]), 3): line for line in figure.axes[1].lines if line.get_color() == SOFT}  # type: ignore[index, arg-type]
+    assert set(lines) <= {2.773, 2.5, 1.25} and 1.25 not in lines  # below all that was reached: no part of this panel
+    far = [replace(arm, metrics={**known, "unigram_entropy": 2.0 + k}) for k, arm in enumerate(arms)]
+    assert [guess.value for guess in guesses(load_study(make_seeded(tmp_path / "b", far)))] == [math.log(16), 1.25]
+    silent = [replace(arm, metrics={}) for arm in arms]
+    assert guesses(load_study(make_seeded(tmp_path / "c", silent))) == []
+    sized = [replace(arm, metrics={}, model={**arm.model, "vocab_size": 50}) for arm in arms]
+    assert [guess.value for guess in guesses(load_study(make_seeded(tmp_path / "d", sized)))] == [math.log(50)]
 
 
 def test_a_diverged_run_ends_in_a_cross_and_takes_the_band_with_it(tmp_path: Path) -> None:
@@ -121,6 +143,20 @@ def test_a_forest_of_ratios_is_logarithmic_around_one() -> None:
     assert figure is not None
     assert figure.axes[0].get_xscale() == "log"
     assert "x2.000  [x1.800, x2.200]" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_forest_shows_each_seed_and_points_to_those_beyond_the_axis(tmp_path: Path) -> None:
+    shifts = {"near": [0.01, 0.02, 0.03, 0.02, 0.01], "far": [0.01, 0.02, 0.01, 0.02, 0.5]}
+    base = Arm("none", dict.fromkeys(range(5), 3.0))
+    arms = [
+        Arm(name, {s: 3.0 + d for s, d in enumerate(each)}, {"n_layers": len(name)}) for name, each in shifts.items()
+    ]
+    figure = forest_figure(compare([make_seeded(tmp_path, [base, *arms])]))
+    assert figure is not None
+    dots = [line for line in figure.axes[0].lines if line.get_color() == "#888888"]
+    assert sum(len(line.get_xdata()) for line in dots) == 10  # type: ignore[arg-type]
+    inside = sorted(float(x) for line in dots if line.get_marker() == "." for x in line.get_xdata())  # type: ignore[union-attr]
+    assert inside[0] == pytest.approx(0.01)
 
 
 def test_no_differences_no_forest() -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LEAST = 3  # with two seeds, the interval is 9 times as wide as their distance: it says nothing
 LEVEL = 0.95
-WORDS = "band: 95% t interval of the mean"
+WORDS = "band: 95% t interval of the mean, dots: each seed at the end"
 
 
 def t_band(values: Any) -> tuple[Array, Array, Array]:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gptlab.show.figures import bands, panels, style
+from gptlab.show.figures.guesses import draw_guesses, guesses
 from gptlab.show.figures.outliers import short, window
 from gptlab.show.formats import significant
 from gptlab.store.study import Study
@@ -36,7 +37,8 @@ def curves_figure(study: Study) -> Figure | None:
     beside = style.named(metric)
     draw = _together if len(labels) <= len(style.LINES) else _apart
     figure = draw(study, rows, labels, below, beside)
-    words = [style.plain(study.plan.study, 40), _seeds(rows), cut, _beyond(rows)]
+    dotted = "; ".join(guess.words for guess in guesses(study)) if draw is _apart else ""
+    words = [style.plain(study.plan.study, 40), _seeds(rows), f"dotted: {dotted}" if dotted else "", cut, _beyond(rows)]
     style.heading(figure, beside.split(" (")[0].capitalize(), style.joined(words))
     return figure
 
@@ -62,6 +64,7 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
     # A line takes two points: with few evaluations, the closer look begins earlier.
     half = min((start + end) / 2, sorted(set(rows["x"]))[-2:][0])
     closer = "The second half" if half == (start + end) / 2 else "The end"
+    lines = guesses(study)
     looks = [(start, "From the start"), *([(half, closer)] if half > start else [])]
     for place, (since, title) in enumerate(looks):
         left = (LEFT + place * (wide + GAP)) / WIDTH
@@ -75,6 +78,7 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
             near = later[~later["run"].isin(_far(later))]
             whole = near[near["run"].isin(ended)]
             axes.set_ylim(*_limits(next((rows for rows in (whole, near, later) if len(rows)), rows)))
+        draw_guesses(axes, lines)
         axes.set_title(title, fontweight="bold")
         axes.set_xlabel(below)
         axes.set_ylabel(beside)
@@ -96,6 +100,7 @@ def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, besi
     late = rows[rows["x"] >= first + EARLY * (end - first)]
     near = late[~late["run"].isin(_far(late))]
     limits = _limits(near if len(near) else rows)
+    lines = guesses(study)
     for axes, label in zip(every, labels, strict=True):
         own = rows[rows["label"] == label]
         mine = base["label"].eq(label).any()
@@ -109,6 +114,7 @@ def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, besi
         note = f"ends at {significant(float(last.mean()), 4)}" + (f", mean of {len(last)}" if len(last) > 1 else "")
         axes.annotate(note, (0, 1), (0, 4), "axes fraction", "offset points", fontsize=7, color="#555555")
         axes.set_ylim(*limits)
+        draw_guesses(axes, lines, named=False)
     panels.axis_labels(figure, below, beside)
     return figure
 
@@ -130,6 +136,8 @@ def _draw(axes: Axes, rows: pd.DataFrame, look: dict[str, Any], label: str, end:
         mean, lower, upper = bands.t_band(table)
         axes.plot(x, mean, label=legend, **look)
         axes.fill_between(x, lower, upper, color=look["color"], alpha=0.18, linewidth=0, zorder=look["zorder"] - 0.5)
+        ends = table.iloc[:, -1].dropna()  # of each seed, so that one can see what the mean is made of
+        axes.plot([x[-1]] * len(ends), ends, linestyle="", marker=".", markersize=3.5, color=look["color"], alpha=0.7)
     broken = table.isna().to_numpy().any()
     thin = {**look, "linewidth": look["linewidth"] * (0.55 if len(table) > 1 else 1), "alpha": 0.9}
     for _, values in table.iterrows() if broken or not banded else ():

@@ -44,6 +44,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.3, 0.8, 0.65  # inches
 MOST = 40
+BELOW = 0.24  # lines: where the dots of the seeds are, under their mean
 
 
 def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
@@ -67,8 +68,13 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     axes = figure.add_axes(inner)
     ratio = any(row.cell(metric).scale == "ratio" for row in rows)
     ends = _limits([row.cell(metric) for row in rows], ratio)
+    known = {row.label: row for row in comparison.rows}
+    dotted = False
     for place, row in enumerate(rows):
         _draw(axes, place, row, row.cell(metric), ends, bool(too_few(comparison)))
+        each = _of_seeds(row, known[str(row.baseline)], metric, ratio) if row.cell(metric).pairs > 1 else []
+        _dots(axes, place, each, ends)
+        dotted |= bool(each)
     _axes(axes, labels, ratio, ends)
     unit = "ratio to the baseline" if ratio else f"difference to the baseline ({style.plain(declared(metric).unit)})"
     axes.set_xlabel(f"{style.plain(metric.replace('_', ' '))}: {unit}")
@@ -78,6 +84,7 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     words = [style.plain(comparison.title, 40), line, said or "bars: 95% t interval of the paired difference"]
     cells = [row.cell(metric).difference for row in rows]
     words += ["arrow: beyond the axis" if any(d is not None and not ends[0] <= d <= ends[1] for d in cells) else ""]
+    words += ["dots: each seed" if dotted else ""]
     words += ["* seeds were lost, or added after looking" if any(row.cell(metric).marked for row in rows) else "", cut]
     style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
     return figure
@@ -104,6 +111,25 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
             text, (1, place), xytext=(points, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
             va="center", fontsize=8, fontweight=weight, annotation_clip=False,
         )  # fmt: skip
+
+
+def _dots(axes: Axes, place: int, values: Sequence[float], ends: tuple[float, float]) -> None:
+    """Each seed as a dot; a small arrow at the edge where it is beyond the axis."""
+    for marker, xs in (
+        (".", [value for value in values if ends[0] <= value <= ends[1]]),
+        ("<", [ends[0] for value in values if value < ends[0]]),
+        (">", [ends[1] for value in values if value > ends[1]]),
+    ):
+        if xs:
+            low = [place + BELOW] * len(xs)
+            axes.plot(xs, low, linestyle="", marker=marker, markersize=3.5, color="#888888", clip_on=False, zorder=2)
+
+
+def _of_seeds(row: Row, base: Row, metric: str, ratio: bool) -> list[float]:
+    """The difference (or ratio) of each seed that both have."""
+    own, its = (one.values.get((metric, None), {}) for one in (row, base))
+    pairs = [(own[seed], its[seed]) for seed in own if seed in its]
+    return [a / b for a, b in pairs if a > 0 and b > 0] if ratio else [a - b for a, b in pairs]
 
 
 def _numbers(cell: Cell) -> str:
