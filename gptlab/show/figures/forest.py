@@ -72,7 +72,9 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
     dotted = False
     for place, row in enumerate(rows):
         _draw(axes, place, row, row.cell(metric), ends, bool(too_few(comparison)))
-        each = _of_seeds(row, known[str(row.baseline)], metric, ratio) if row.cell(metric).pairs > 1 else []
+        cell = row.cell(metric)
+        seen = cell.pairs > 1 and cell.difference is not None and ends[0] <= cell.difference <= ends[1]
+        each = _of_seeds(row, known[str(row.baseline)], metric, ratio) if seen else []
         _dots(axes, place, each, ends)
         dotted |= bool(each)
     _axes(axes, labels, ratio, ends)
