@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _asked(plan: Plan, composer: Composer, words: Sequence[str]) -> list[PlannedRun]:
     """One run per variant, without baselines that the plan has added: a seed changes no verdict."""
-    asked = plan.runs[-len(sweep.jobs(composer, words)) :]
+    asked = plan.runs[len(plan.skipped) - len(sweep.jobs(composer, words)) :]
     return list({run.label: run for run in reversed(asked)}.values())[::-1]
 
 

@@ -29,17 +29,22 @@ def compose_members(
             if not (skips and error.facts.get("contradiction")):
                 raise
             first = first or error
-            own = [text for text in texts if text not in shared]
-            skipped.append({"overrides": " ".join(own), "reason": str(error).partition(" (in the run ")[0]})
+            skipped.append(left_out(texts, shared, str(error)))
     if first and not jobs:
         raise first
     return jobs, tuple(skipped)
 
 
+def left_out(overrides: Sequence[str], shared: Collection[str], why: str) -> dict[str, str]:
+    """The record of a member that is left out: what only it has, and the reason."""
+    own = [text for text in overrides if text not in shared] or overrides
+    return {"overrides": " ".join(own), "reason": why.partition(" (in the run ")[0]}
+
+
 def say_skipped(skipped: Sequence[dict[str, str]], planned: int) -> Iterator[str]:
     """Sentences for the user: how many of the `planned` members are left out, and each with its reason."""
     if skipped:
-        yield f"on_invalid=skip: {len(skipped)} of {planned} cannot be built and are left out"
+        yield f"on_invalid=skip: {len(skipped)} of {planned} are left out"
     for one in skipped:
         yield f"left out: {one['overrides']}: {one['reason']}"
 

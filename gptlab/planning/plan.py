@@ -17,7 +17,8 @@ from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import wrong_value
 from gptlab.planning import rules, sweep
-from gptlab.planning.members import compose_members, compose_one, named_run, say_skipped
+from gptlab.planning.baselines import pair
+from gptlab.planning.members import compose_members, named_run, say_skipped
 from gptlab.store.csv_text import is_missing
 
 SCHEMA = 1
@@ -65,7 +66,7 @@ class Plan:
     output_dir: Path
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
-    skipped: tuple[dict[str, str], ...] = ()  # members that cannot be built, with on_invalid=skip: overrides and reason
+    skipped: tuple[dict[str, str], ...] = ()  # members left out by on_invalid=skip: overrides and reason
 
     def to_json(self, command: Sequence[str] = ()) -> dict[str, Any]:
         """plan.json; `command` is the argv that asked for it."""
@@ -90,7 +91,8 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     shared = set(grid[0]).intersection(*grid[1:])
     asked, skipped = compose_members(composer, grid, shared)
     rules.one_study(asked)
-    baselines, added = _baselines(composer, asked)
+    asked, baselines, added, lost, alone = pair(composer, asked, shared)
+    skipped = (*skipped, *lost)
     _check_flops([*added, *asked], shared)
     rules.refuse_idle_values([*added, *asked])
     for job, baseline in zip(asked, baselines, strict=True):
@@ -114,6 +116,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         skipped=skipped,
         notes=(
             *say_skipped(skipped, len(grid)),
+            *alone,
             *_say_added(added),
             *_say_uneven_tables(jobs, pairs),
             *composer.warnings,
@@ -127,57 +130,6 @@ def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:
     for job in {_variant(job.config): job for job in reversed(counted)}.values():
         with named_run(job.overrides, shared):
             rules.check_flops(job)
-
-
-def _baselines(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job | None], list[Job]]:
-    """For each job the one it is compared with, and those among them that nobody asked for but that shall run too.
-
-    With ablations: the same overrides, with the experiment's baseline in place of the ablations. Without, but with
-    several variants: the first one of the same seed.
-    """
-    if not any(job.ablations for job in jobs):
-        _refuse_idle_baseline(jobs)
-        firsts: dict[int, Job] = {}
-        for job in jobs:
-            firsts.setdefault(job.config.seed, job)
-        several = len({_variant(job.config) for job in jobs}) > 1
-        return [firsts[job.config.seed] if several else None for job in jobs], []
-    known = {schema.identity(job.config): job for job in reversed(jobs)}
-    composed: dict[tuple[str, ...], Job] = {}
-    added: list[Job] = []
-    baselines: list[Job | None] = []
-    for job in jobs:
-        swap = {"ablation": f"ablation={job.config.experiment.baseline}", "label": ""}
-        texts = tuple(filter(None, (swap.get(o.key_or_group, str(o.input_line)) for o in job.parsed)))
-        if texts not in composed:
-            composed[texts] = compose_one(composer, texts, ())
-        baseline = job if job.ablations == composed[texts].ablations else composed[texts]
-        twin = known.setdefault(schema.identity(baseline.config), baseline)
-        if twin.ablations == baseline.ablations:  # otherwise `twin` has an ablation that changes nothing: refused later
-            baseline = twin
-        if baseline.config.add_baseline and not any(baseline is other for other in (*jobs, *added)):
-            added.append(baseline)
-        baselines.append(baseline)
-    if all(baseline is job for job, baseline in zip(jobs, baselines, strict=True)):
-        name = jobs[0].config.experiment.baseline
-        raise wrong_value(
-            "experiment.baseline",
-            name,
-            "every run is its own baseline, so nothing would be compared.",
-            code="all-are-baselines",
-        )
-    return baselines, added
-
-
-def _refuse_idle_baseline(jobs: Sequence[Job]) -> None:
-    named = next((job.config.experiment.baseline for job in jobs if job.config.experiment.baseline != "none"), None)
-    if named or any(o.key_or_group == "experiment.baseline" for job in jobs for o in job.parsed):
-        raise wrong_value(
-            "experiment.baseline",
-            named or "none",
-            "would be ignored, because no run has an ablation.",
-            code="baseline-without-ablation",
-        )
 
 
 def _say_added(added: Sequence[Job]) -> Iterator[str]:

@@ -58,6 +58,42 @@ def test_a_cell_in_which_a_key_is_not_read_is_left_out() -> None:
     assert {one["overrides"].split()[0] for one in plan.skipped} == {"model.attention=identity"}
 
 
+@pytest.fixture
+def _wide() -> None:
+    """An ablation that mends what is wrong with its baseline: five heads divide 40, not 32."""
+    Path("conf/ablation").mkdir(parents=True)
+    Path("conf/ablation/wide.yaml").write_text("# @package _global_\nmodel: {emb_dim: 40}\n")
+
+
+@pytest.mark.usefixtures("_wide")
+@pytest.mark.parametrize("ablation", ["wide", "none,wide"])
+def test_a_run_whose_baseline_cannot_be_built_is_left_out_with_it(ablation: str) -> None:
+    plan = expand([*SKIP, "model.n_heads=4,5", f"ablation={ablation}"])
+    assert [(run.label, run.config.model.n_heads) for run in plan.runs] == [("baseline", 4), ("wide", 4)]
+    lost = plan.skipped[-1]
+    assert "model.n_heads=5" in lost["overrides"] and "baseline" in lost["reason"] and "divisible" in lost["reason"]
+    assert any("model.n_heads=5" in note and "baseline" in note for note in plan.notes)
+
+
+@pytest.mark.usefixtures("_wide")
+@pytest.mark.parametrize("words", [[*TINY, "model.n_heads=4,5"], [*SKIP, "model.n_heads=5"]])
+def test_a_baseline_that_cannot_be_built_is_refused_by_its_key(words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        expand([*words, "ablation=wide"])
+    assert caught.value.key == "model.n_heads"
+    assert caught.value.facts["baseline_of"] == [*words[:-1], "model.n_heads=5", "ablation=wide"]
+    for way in ("experiment.baseline=", "add_baseline=false"):
+        assert way in str(caught.value)
+
+
+@pytest.mark.usefixtures("_wide")
+def test_without_a_baseline_it_runs_alone_and_says_so() -> None:
+    plan = expand([*TINY, "model.n_heads=5", "ablation=wide", "add_baseline=false"])
+    (run,) = plan.runs
+    assert run.baseline_id is None and not run.delta
+    assert any("compared with nothing" in note for note in plan.notes)
+
+
 def test_skipping_changes_no_run() -> None:
     (one,), (two,) = expand(TINY).runs, expand(SKIP).runs
     assert identity(one.config) == identity(two.config) and one.id == two.id
