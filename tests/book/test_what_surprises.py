@@ -133,7 +133,7 @@ def test_seed_seven_reverses_because_gelu_is_flat_where_its_shortcuts_end() -> N
     flat, steep = x.grad.tolist()
     assert (ends["add"], ends["none"]) == (pytest.approx(-0.745, abs=1e-3), pytest.approx(0.434, abs=1e-3))
     assert (flat, steep) == (pytest.approx(0.0033, abs=1e-4), pytest.approx(0.82, abs=0.02))
-    # What is left of the lift when the last slope and the output's own size are taken out is above 1, as in other seeds.
+    # Without the last slope and the output's own size the lift is above 1, as in other seeds.
     error = abs(found["add"].output[0] / found["none"].output[0])
     assert lifts[0] / (flat / steep) / error == pytest.approx(20.7, abs=0.1)
     assert (1 / lifts[0], error) == (pytest.approx(20.5, abs=0.1), pytest.approx(0.587, abs=1e-3))
