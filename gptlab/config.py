@@ -406,7 +406,8 @@ def _check_canonical(where: str, value: Any) -> None:
                 raise ConfigError(
                     f"{where or 'config'}: the key {key!r} {kind}, so it could be taken for another one.",
                     code="key-not-canonical",
-                    kind=kind,
+                    where=where,
+                    name=key,
                 )
             _check_canonical(f"{where}.{key}" if where else key, item)
     elif isinstance(value, (list, tuple)):

@@ -160,6 +160,7 @@ def _refuse_taken(present: Component | None, component: Component) -> None:
             kind=present.kind,
             name=present.name,
             module=present.module,
+            other=component.module,
         )
     _count += 1
     if not _is_own(component.module) and component.module.partition(".")[0] != "torch":
@@ -228,7 +229,9 @@ def _import(module: str, where: str) -> None:
     try:
         importlib.import_module(module)
     except GptlabError as error:
-        raise ConfigError(f"{where}: {module}: {error}", code="plugin-refused", where=where, module=module) from error
+        raise ConfigError(
+            f"{where}: {module}: {error}", code="plugin-refused", where=where, module=module, cause=error.code
+        ) from error
     except ModuleNotFoundError as error:
         missing = error.name or module
         itself = f"{module}.".startswith(f"{missing}.")  # or the package that it should be in
@@ -237,11 +240,14 @@ def _import(module: str, where: str) -> None:
         if itself:
             hint = f"Looked for {missing.replace('.', '/')}.py in {', '.join(folders)}. PYTHONPATH adds folders."
         said = f"{where}: no module named {missing!r}. {hint}"
-        raise ConfigError(said, code="no-such-module", key=where, value=missing, searched=folders) from error
+        raise ConfigError(
+            said, code="no-such-module", key=where, value=missing, module=module, searched=folders
+        ) from error
     except (Exception, SystemExit) as error:  # a script without a main guard may call sys.exit()
         raise ConfigError(
             f"{where}: importing {module!r} raised {type(error).__name__}: {error}",
             code="plugin-raised",
             where=where,
             module=module,
+            raised=type(error).__name__,
         ) from error

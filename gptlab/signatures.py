@@ -102,7 +102,8 @@ def read(
                 code="component-needs-unknown",
                 kind=kind,
                 name=name,
-                given=given,
+                parameter=parameter.name,
+                allowed=sorted(offered),
             )
     summary = (inspect.getdoc(factory) or "").split("\n")[0]
     return Component(kind, name, factory, tuple(inputs), tuple(options), summary, factory.__module__, options_key)

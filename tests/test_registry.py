@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
 import subprocess
@@ -19,10 +20,11 @@ from torch import Tensor, nn
 import gptlab
 from gptlab import registry
 from gptlab.config import Config, flatten
-from gptlab.errors import ConfigError
+from gptlab.errors import GptlabError
 from gptlab.model.block import Block
 from gptlab.registry import Option, register
 from tests.support.generated_pages import PAGES
+from tests.support.refusals import check_refusal, refused
 
 pytestmark = pytest.mark.usefixtures("scratch_registry")
 
@@ -40,10 +42,10 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def refusal(*plugins: str) -> str:
-    with pytest.raises(ConfigError) as caught:
+def refusal(*plugins: str) -> GptlabError:
+    with pytest.raises(GptlabError) as caught:
         registry.load_plugins(plugins)
-    return str(caught.value)
+    return caught.value
 
 
 # --- what a signature declares
@@ -76,30 +78,26 @@ def test_star_arguments_declare_nothing() -> None:
 
 
 def test_what_a_component_cannot_be_given_is_refused_with_the_inputs_listed() -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused("component-needs-unknown", kind="activation", name="test_width", parameter="dim") as caught:
 
         @register("activation", "test_width")
         def width(dim: int) -> nn.Module:
             return nn.ReLU()
 
-    message = str(caught.value)
-    assert message.startswith("activation 'test_width': parameter 'dim' has no default")
-    given = message.split("Given are: ")[1].rstrip(".").split(", ")
+    given = caught.value.facts["allowed"]
     assert {"emb_dim", "n_layers", "layer", "norm", "activation"} <= set(given)
     assert "options" not in given and "dim" not in given
     assert "test_width" not in registry.components("activation")
 
 
 def test_unknown_slot_and_unknown_name_are_refused_with_the_closest() -> None:
-    with pytest.raises(ConfigError, match=r"^slot: 'nrom' does not exist. Did you mean 'norm'\?"):
+    with refused("unknown-name", key="slot", value="nrom", suggestion="norm"):
         register("nrom", "x")(nn.Identity)
-    with pytest.raises(ConfigError, match=r"^slot: 'nrom' does not exist. Did you mean 'norm'\?"):
+    with refused("unknown-name", key="slot", value="nrom", suggestion="norm"):
         registry.components("nrom")
-    with pytest.raises(ConfigError, match=r"^model.norm: 'layernrom' does not exist. Did you mean 'layernorm'\?"):
+    with refused("unknown-name", key="model.norm", value="layernrom", suggestion="layernorm"):
         registry.get("norm", "layernrom")
-    with pytest.raises(
-        ConfigError, match=r"^model.here: 'x' does not exist. Allowed: dyt, identity, layernorm, rmsnorm, scalenorm."
-    ):
+    with refused("unknown-name", key="model.here", value="x", allowed=sorted(registry.components("norm"))):
         registry.get("norm", "x", where="model.here")
 
 
@@ -108,17 +106,15 @@ def test_a_taken_name_is_refused_and_names_both_modules() -> None:
         return nn.ReLU()
 
     before = registry.get("activation", "relu")
-    with pytest.raises(ConfigError) as caught:
+    taken = {"kind": "activation", "name": "relu", "module": "gptlab.model.activations", "other": __name__}
+    with refused("component-registered-twice", **taken):
         register("activation", "relu")(relu)
-    assert str(caught.value) == (
-        f"activation 'relu' is already registered by gptlab.model.activations; {__name__} may not."
-    )
     assert registry.get("activation", "relu") is before
 
 
 def test_two_components_of_one_module_cannot_share_a_name() -> None:
     register("activation", "test_twice")(nn.Tanh)
-    with pytest.raises(ConfigError, match="'test_twice' is already registered"):
+    with refused("component-registered-twice", name="test_twice", module="torch.nn.modules.activation"):
         register("activation", "test_twice")(nn.Sigmoid)
 
 
@@ -205,20 +201,18 @@ def test_options_take_their_declared_type(
 def test_options_of_a_wrong_type_are_refused_by_key_and_value(
     component: registry.Component, name: str, given: object
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused("wrong-type", key=f"model.options.attention.{name}"):
         component.checked_options({"mode": "full", name: given})
-    assert str(caught.value).startswith(f"model.options.attention.{name}")
-    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_unknown_option_is_refused_with_the_closest(component: registry.Component) -> None:
-    with pytest.raises(ConfigError) as caught:
+    where = {
+        "key": "model.options.attention (attention=test_options)",
+        "allowed": ["bias", "cap", "free", "mode", "scale", "sizes", "window"],
+    }
+    with refused("unknown-name", value="scael", suggestion="scale", **where):
         component.checked_options({"scael": 1})
-    assert str(caught.value) == (
-        "model.options.attention (attention=test_options): 'scael' does not exist. Did you mean 'scale'? "
-        "Allowed: bias, cap, free, mode, scale, sizes, window."
-    )
-    with pytest.raises(ConfigError, match=r"'emb_dim' does not exist"):
+    with refused("unknown-name", value="emb_dim", **where):
         component.checked_options({"emb_dim": 3})  # an input, set by model.emb_dim
 
 
@@ -230,45 +224,47 @@ def test_no_options_are_no_options(component: registry.Component) -> None:
 
 
 def test_missing_plugin(modules: Path) -> None:
-    hint = "PYTHONPATH adds folders."
-    assert refusal("test_nowhere").startswith("plugins: no module named 'test_nowhere'. Looked for test_nowhere.py in ")
-    assert refusal("test_nowhere.inner").endswith(hint)
+    code, folder = "no-such-module", os.getcwd()
+    check_refusal(error := refusal("test_nowhere"), code, key="plugins", value="test_nowhere", module="test_nowhere")
+    assert folder in error.facts["searched"]
+    check_refusal(refusal("test_nowhere.inner"), code, value="test_nowhere", module="test_nowhere.inner")
     (modules / "test_package").mkdir()
     (modules / "test_package" / "__init__.py").write_text("")
-    assert refusal("test_package.inner").endswith(hint)
+    check_refusal(refusal("test_package.inner"), code, value="test_package.inner", module="test_package.inner")
 
 
 def test_plugin_whose_own_dependency_is_missing(modules: Path) -> None:
     (modules / "test_needy.py").write_text("import test_not_installed\n")
-    assert refusal("test_needy") == "plugins: no module named 'test_not_installed'. test_needy needs it."
+    check_refusal(refusal("test_needy"), "no-such-module", value="test_not_installed", module="test_needy")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "raised", "words"),
     [
-        ("raise RuntimeError('no luck')", "raised RuntimeError: no luck"),
-        ("1/0", "raised ZeroDivisionError: division by zero"),
-        ("import sys; sys.exit(3)", "raised SystemExit: 3"),
-        ("def broken(:", "raised SyntaxError: invalid syntax (test_raises.py, line 1)"),
-        ("from gptlab import nothing", "raised ImportError: cannot import name 'nothing' from 'gptlab'"),
+        ("raise RuntimeError('no luck')", "RuntimeError", "no luck"),
+        ("1/0", "ZeroDivisionError", "division by zero"),
+        ("import sys; sys.exit(3)", "SystemExit", "3"),
+        ("def broken(:", "SyntaxError", "invalid syntax (test_raises.py, line 1)"),
+        ("from gptlab import nothing", "ImportError", "cannot import name 'nothing' from 'gptlab'"),
     ],
 )
-def test_plugin_that_raises_on_import(modules: Path, text: str, words: str) -> None:
+def test_plugin_that_raises_on_import(modules: Path, text: str, raised: str, words: str) -> None:
+    """What the user's own code says reaches the user."""
     (modules / "test_raises.py").write_text(text)
-    assert refusal("test_raises").startswith(f"plugins: importing 'test_raises' {words}")
+    check_refusal(error := refusal("test_raises"), "plugin-raised", module="test_raises", raised=raised)
+    assert words in f"{error}"
 
 
 @pytest.mark.parametrize("name", ["", ".relative"])
 def test_plugin_that_is_no_module_name(name: str) -> None:
-    assert refusal(name).startswith(f"plugins: importing {name!r} raised ")
+    check_refusal(refusal(name), "plugin-raised", module=name)
 
 
 def test_plugin_that_registers_nothing(modules: Path) -> None:
     register("norm", "test_of_torch")(nn.Identity)  # does not make everyone who imports torch one who registers
     (modules / "test_idle.py").write_text("from torch import nn\n\nclass Mine(nn.Module): pass\n")
-    words = "plugins: test_idle registers nothing. A component needs @register(SLOT, NAME)."
-    assert refusal("test_idle") == words
-    assert refusal("test_idle") == words  # also when it has been imported already
+    check_refusal(refusal("test_idle"), "plugin-registers-nothing", module="test_idle")
+    check_refusal(refusal("test_idle"), "plugin-registers-nothing", module="test_idle")  # imported already, too
     (modules / "test_idle.py").write_text(
         HEADER + "@register('norm', 'test_mended')\nclass Mine(nn.Module):\n    def __init__(self, dim: int): ...\n"
     )
@@ -306,9 +302,7 @@ def test_plugin_that_registers_anything_will_do(modules: Path, body: str) -> Non
 
 def test_plugin_that_takes_a_name(modules: Path) -> None:
     (modules / "test_taker.py").write_text(HEADER + '@register("norm", "rmsnorm")\nclass Mine(nn.Module): pass\n')
-    assert refusal("test_taker") == (
-        "plugins: test_taker: norm 'rmsnorm' is already registered by gptlab.model.norms; test_taker may not."
-    )
+    check_refusal(refusal("test_taker"), "plugin-refused", module="test_taker", cause="component-registered-twice")
 
 
 PLUGIN = '''
@@ -348,7 +342,14 @@ def test_plugin_from_a_users_folder_composes_builds_and_runs(modules: Path, monk
     assert run.result["state"] == "finished", run.result
     assert run.metrics["parameters/norm"] == 2 * 2 * 32
     assert run.metrics["parameters/final_norm"] == 32
-    with pytest.raises(ConfigError, match=r"\(activation=test_leaky\): 'slop' does not exist. Did you mean 'slope'"):
+    with refused(
+        "unknown-name",
+        key="model.options.activation (activation=test_leaky)",
+        value="slop",
+        suggestion="slope",
+        file="conf/ablation/mine.yaml",
+        line=6,
+    ):
         gptlab.compose(["model=tiny", "ablation=mine", "model.options.activation.slop=2"])
 
 
@@ -388,7 +389,7 @@ def test_a_broken_entry_point_is_named(modules: Path, monkeypatch: pytest.Monkey
     entry = EntryPoint("mine", "test_not_there", registry.ENTRY_POINT_GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
     registry.load_installed.cache_clear()
-    with pytest.raises(ConfigError, match=r"^entry point 'mine': no module named 'test_not_there'"):
+    with refused("no-such-module", key="entry point 'mine'", value="test_not_there"):
         registry.components("norm")
     registry.load_installed.cache_clear()
 

@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             f"figures: cannot write into {folder}: {error.strerror or error}.",
             code="figures-not-written",
             folder=folder,
+            reason=error.strerror or str(error),
         ) from error
     return 0
 

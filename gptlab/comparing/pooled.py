@@ -33,6 +33,8 @@ def pool_noise(variants: Sequence[Variant], primary: str, margin: Margin | None)
             f"--pooled: takes two variants or more with all their planned seeds and one baseline; {len(arms)} "
             f"{'have' if len(arms) != 1 else 'has'} them, with {len(bases)} baseline{'s' if len(bases) != 1 else ''}.",
             code="pooled-needs-variants",
+            variants=len(arms),
+            baselines=len(bases),
         )
     base = next(iter(bases.values()))
     seeds = sorted(set.intersection(*({*v.values[key]} for v in (base, *arms))))
@@ -44,6 +46,7 @@ def pool_noise(variants: Sequence[Variant], primary: str, margin: Margin | None)
         raise ConfigError(
             f"--pooled: takes two seeds or more that all variants have, with some noise; {len(seeds)} here.",
             code="pooled-needs-seeds",
+            seeds=seeds,
         )
     spreads = sorted(cell.spread for cell in (v.cells[key] for v in arms) if cell.spread is not None)
     for variant, row in zip(arms, table[1:], strict=True):

@@ -84,7 +84,8 @@ def pair(variants: Sequence[Variant], chosen: str | None, by_position: bool) -> 
             raise ConfigError(
                 f"baseline: {printable(variant.label)} is compared with {names}. Name one by --baseline.",
                 code="several-baselines",
-                names=names,
+                label=variant.label,
+                allowed=[base.label for base in bases.values()],
             )
         pairs[variant.key] = next((key for key in bases if key != variant.key), None)
     if by_position and len(variants) > 1 and not any(pairs.values()):
@@ -144,11 +145,13 @@ def _keys(source: Source) -> dict[str, str]:
     for label, hashes in found.items():
         if len(hashes) > 1 and not source.plan.problem:
             one, two = list(hashes.values())[:2]
-            keys = ", ".join(differences(parsed_config(one.folder), parsed_config(two.folder))) or "the files differ"
+            keys = list(differences(parsed_config(one.folder), parsed_config(two.folder)))
+            said = ", ".join(keys) or "the files differ"
             raise ConfigError(
-                f"{printable(label)} in {source.folder}: its runs have different configs ({keys}): {one.run.folder}, "
+                f"{printable(label)} in {source.folder}: its runs have different configs ({said}): {one.run.folder}, "
                 f"{two.run.folder}. A variant is one config: they need different labels.",
                 code="label-of-two-configs",
+                label=label,
                 folder=source.folder,
                 keys=keys,
             )
@@ -189,7 +192,8 @@ def _one_of(variant: Variant, one: Record, two: Record) -> Record:
             f"{two.metrics[key]:.8g} in {two.study}. Compare one of them at a time.",
             code="run-has-two-results",
             who=who,
-            study=one.study,
+            key=key,
+            studies=[one.study, two.study],
         )
     variant.copies += 1
     return one

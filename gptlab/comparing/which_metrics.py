@@ -52,6 +52,7 @@ def shown(found: Collection[str], primary: str, asked: Sequence[str]) -> tuple[s
                     f"not measured in any of these runs.{hint} Measured: {listed}.",
                     code="metric-not-measured",
                     suggestion=near,
+                    allowed=list(found),
                 )
         return tuple(dict.fromkeys(asked))
     places = {name: place for place, name in enumerate(METRICS)}

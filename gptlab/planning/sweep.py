@@ -36,6 +36,7 @@ def experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str,
         raise ConfigError(
             f"{chosen[0].input_line}: one command runs one experiment. Run them in turn.",
             code="one-experiment-per-command",
+            override=chosen[0].input_line,
         )
     params = OmegaConf.select(composer.load(names), "hydra.sweeper.params") or {}
     sweep: dict[str, str] = {}
@@ -48,6 +49,7 @@ def experiment_sweep(composer: Composer, given: Sequence[Override]) -> dict[str,
                 "(a YAML list would stack its members in one run).",
                 code="sweep-as-yaml-list",
                 where=where,
+                name=str(key),
                 form=form,
             )
         sweep[str(key).lstrip("+")] = str(values)

@@ -87,7 +87,7 @@ def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[S
     seen: dict[str, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
-            raise ConfigError(f"compare: there is no folder {str(path)!r}.", code="compare-no-such-folder")
+            raise ConfigError(f"compare: there is no folder {str(path)!r}.", code="compare-no-such-folder", value=path)
         if seen.setdefault(os.path.realpath(path), path) is not path:
             raise ConfigError(f"compare: {path} is named twice.", code="named-twice", path=path)
         if _is_run(path):

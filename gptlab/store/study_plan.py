@@ -53,7 +53,9 @@ def load_plan(folder: Path) -> StoredPlan:
     except DamagedError as damage:
         runs = tuple(_planned_from_folder(path) for path in _run_folders(folder))
         if not runs:
-            raise GptlabError(f"{folder} is not a study: {damage}.", code="not-a-study", folder=folder) from None
+            raise GptlabError(
+                f"{folder} is not a study: {damage}.", code="not-a-study", folder=folder, damage=str(damage)
+            ) from None
         return StoredPlan(study_name(folder), "", (), "", "", runs, problem=str(damage))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ import gptlab.book.reproduce.recomputed  # noqa: F401 - registers them
 from gptlab.book.reproduce import measured_by
 from gptlab.book.reproduce.claims import FILE, Claim, chosen, groups_of, load_claims
 from gptlab.book.reproduce.verdicts import Found, judge
-from gptlab.errors import ConfigError, GptlabError
+from tests.support.refusals import refused
 
 TEXT = FILE.read_text(encoding="utf-8")
 HEAD, FIRST = TEXT.splitlines()[:2]
@@ -37,39 +38,63 @@ def test_groups_keep_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "facts"),
     [
-        (TEXT.replace(FIRST, FIRST.replace("CFG-vocab_size", "")), "line 2: the id is missing"),
-        (TEXT + FIRST + "\n", "is there already"),
-        (TEXT.replace("id,group", "name,group"), "its columns have to be"),
-        (TEXT.replace(",50257,exact,", ",,exact,", 1), "expected is missing"),
-        (TEXT.replace(",exact,reproduced,", ",exact,reproducd,", 1), "Did you mean 'reproduced'"),
-        (TEXT.replace(",exact,", ",abs much,", 1), "tolerance"),
-        (TEXT.replace(",exact,", ",exakt,", 1), "Did you mean 'exact'"),
-        (TEXT + "X-1,group,article\n", "fewer cells"),
-        (TEXT + "X-1,group,article,a claim,1,exact,not computable here,\n", "why it cannot be computed"),
+        (
+            TEXT.replace(FIRST, FIRST.replace("CFG-vocab_size", "")),
+            "claims-id-missing",
+            {"where": "claims.csv, line 2"},
+        ),
+        (TEXT + FIRST + "\n", "claims-id-twice", {"name": "claims.csv", "line": 219, "id": "CFG-vocab_size"}),
+        (TEXT.replace("id,group", "name,group"), "claims-columns", {"name": "claims.csv"}),
+        (
+            TEXT.replace(",50257,exact,", ",,exact,", 1),
+            "claims-cell-missing",
+            {"where": "claims.csv, line 2 (CFG-vocab_size)"},
+        ),
+        (
+            TEXT.replace(",exact,reproduced,", ",exact,reproducd,", 1),
+            "unknown-name",
+            {"key": "claims.csv, line 2 (CFG-vocab_size): verdict", "value": "reproducd", "suggestion": "reproduced"},
+        ),
+        (
+            TEXT.replace(",exact,", ",abs much,", 1),
+            "unknown-name",
+            {"key": "claims.csv, line 2 (CFG-vocab_size): tolerance", "value": "abs much"},
+        ),
+        (
+            TEXT.replace(",exact,", ",exakt,", 1),
+            "unknown-name",
+            {"key": "claims.csv, line 2 (CFG-vocab_size): tolerance", "value": "exakt", "suggestion": "exact"},
+        ),
+        (TEXT + "X-1,group,article\n", "claims-cells", {"where": "claims.csv, line 219"}),
+        (
+            TEXT + "X-1,group,article,a claim,1,exact,not computable here,\n",
+            "claims-note-missing",
+            {"where": "claims.csv, line 219 (X-1)"},
+        ),
     ],
 )
-def test_a_broken_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_file_is_refused_with_its_line(tmp_path: Path, text: str, code: str, facts: dict[str, Any]) -> None:
     path = tmp_path / "claims.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(GptlabError, match=message):
+    with refused(code, **facts):
         load_claims(path)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(GptlabError, match="cannot be read"):
+    with refused("claims-unreadable", name="claims.csv"):
         load_claims(tmp_path / "claims.csv")
 
 
 def test_claims_and_checks_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     claims = load_claims()
-    with pytest.raises(GptlabError, match="GE-gap has a check, but is no claim"):
+    with refused("claims-not-measured", ids=["GE-gap"]):
         measured_by.match([claim for claim in claims if claim.id != "GE-gap"])
-    with pytest.raises(GptlabError, match="X-1 has no check"):
+    with refused("claims-not-measured", ids=["X-1"]):
         measured_by.match([*claims, claim("1")])
     monkeypatch.setattr(measured_by, "CHECKS", measured_by.CHECKS | {"GE-hist": lambda lab: 0})
-    with pytest.raises(GptlabError, match="GE-hist has a check, but its verdict is 'not computable here'"):
+    with refused("claims-not-measured", ids=["GE-hist"]):
         measured_by.match(claims)
 
 
@@ -78,9 +103,9 @@ def test_what_is_chosen() -> None:
     assert chosen(claims, []) == claims
     assert {claim.group for claim in chosen(claims, ["gelu", "tying"])} == {"gelu", "tying"}
     assert [claim.id for claim in chosen(claims, ["GE-gap"])] == ["GE-gap"]
-    with pytest.raises(ConfigError, match="Did you mean 'counting'"):
+    with refused("unknown-name", key="--only", value="countin", suggestion="counting"):
         chosen(claims, ["countin"])
-    with pytest.raises(ConfigError, match="needs the name"):
+    with refused("claims-group-missing", key="--only"):
         chosen(claims, [""])
 
 

@@ -4,6 +4,7 @@ import math
 import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,8 +21,8 @@ from gptlab.book.figures import parameter_budget as budget
 from gptlab.book.figures import shape_trace as shapes
 from gptlab.cli import main
 from gptlab.declare.composer import compose
-from gptlab.errors import ConfigError
 from gptlab.show.figures.style import drawing, svg
+from tests.support.refusals import refused, refused_command
 
 # What a reader has to find written in each figure.
 WORDS = {
@@ -142,37 +143,38 @@ def test_command_writes_svg_and_png(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "facts"),
     [
-        (["gradient_flo"], "figures: 'gradient_flo' does not exist. Did you mean 'gradient_flow'?"),
-        (["--outptu", "x"], "option: '--outptu' does not exist. Did you mean '--output'?"),
-        (["-o"], "--output: needs a value."),
-        (["layer_norm", "-o", "taken"], "figures: cannot write into taken: "),
-        (["layer_norm", "-o", "taken/below"], "figures: cannot write into taken/below: "),
+        (["gradient_flo"], "unknown-name", {"key": "figures", "value": "gradient_flo", "suggestion": "gradient_flow"}),
+        (["--outptu", "x"], "unknown-name", {"key": "option", "value": "--outptu", "suggestion": "--output"}),
+        (["-o"], "option-value", {"key": "--output"}),
+        (["layer_norm", "-o", "taken"], "figures-not-written", {"folder": Path("taken"), "reason": "File exists"}),
+        (
+            ["layer_norm", "-o", "taken/below"],
+            "figures-not-written",
+            {"folder": Path("taken/below"), "reason": "Not a directory"},
+        ),
     ],
 )
 def test_mistakes_are_one_line(
     arguments: list[str],
-    message: str,
+    code: str,
+    facts: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("taken").write_text("a file")
-    assert main(["figures", *arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith(f"gptlab: {message}")
-    assert printed.err.count("\n") == 1
+    refused_command(capsys, "figures", *arguments, code=code, **facts)
 
 
 def test_a_folder_without_write_permission(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)  # chmod does not stop root
-    assert main(["figures", "layer_norm", "-o", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"gptlab: figures: cannot write into {tmp_path}: Permission denied.\n"
+    facts = {"folder": tmp_path, "reason": "Permission denied"}
+    refused_command(capsys, "figures", "layer_norm", "-o", tmp_path, code="figures-not-written", **facts)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -184,5 +186,5 @@ def test_help_lists_the_seven(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_unknown_name_from_python() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'layer_norm'"):
+    with refused("unknown-name", key="figure", value="layernorm", suggestion="layer_norm"):
         draw("layernorm")

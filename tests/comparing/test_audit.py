@@ -11,7 +11,7 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.comparing.audit import audit
-from gptlab.errors import ConfigError
+from tests.support.refusals import refused, refused_command
 from tests.support.seeded import Arm, make_seeded
 
 PLANNED, BEGAN = "2026-01-02T00:00:00.000+00:00", "2026-01-02T01:00:00.000+00:00"
@@ -146,11 +146,10 @@ def test_exit_codes_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "mend": "gptlab ladder=small",
     }  # fmt: skip
     assert main(["audit", str(study(tmp_path / "b", created="", ladder=None))]) == 1
-    assert main(["audit"]) == 2
+    refused_command(capsys, "audit", code="audit-what")
     (tmp_path / "none").mkdir()
-    with pytest.raises(ConfigError) as refusal:
+    with refused("no-plan"):
         audit(tmp_path / "none")
-    assert refusal.value.code == "no-plan"
 
 
 def test_an_audit_writes_nothing(tmp_path: Path) -> None:

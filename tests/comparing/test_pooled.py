@@ -12,7 +12,7 @@ from scipy import special, stats
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.dunnett import dunnett, residual
-from gptlab.errors import ConfigError
+from tests.support.refusals import refused
 from tests.support.seeded import Arm, make_seeded
 
 
@@ -120,5 +120,5 @@ def test_what_it_assumes_is_said_with_what_the_study_says_about_it(
 
 def test_a_pool_takes_two_complete_variants(tmp_path: Path) -> None:
     folder = study(tmp_path, 5, sds=(0.05,))
-    with pytest.raises(ConfigError, match="takes two variants or more"):
+    with refused("pooled-needs-variants", variants=1, baselines=1):
         compare([folder], pooled=True)

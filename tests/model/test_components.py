@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gptlab.errors import ConfigError
 from gptlab.model.activations import gelu, gelu_tanh, relu, silu
 from gptlab.model.attention import MultiHeadAttention
 from gptlab.model.feed_forward import MLP, hidden_width
@@ -17,6 +16,7 @@ from gptlab.model.layers import Linear, uninitialised
 from gptlab.model.norms import LayerNorm, RMSNorm
 from gptlab.model.positions import LearnedPosition, NoPosition, SinusoidalPosition
 from gptlab.model.shortcuts import Add, NoShortcut, Scaled
+from tests.support.refusals import refused
 
 
 def randn(*shape: int) -> torch.Tensor:
@@ -88,7 +88,7 @@ def test_unmasked_attention_is_permutation_equivariant_and_masked_is_not() -> No
 
 
 def test_attention_refuses_heads_that_do_not_divide() -> None:
-    with pytest.raises(ConfigError, match="n_heads=5"):
+    with refused("attention-heads-divide", key="model.n_heads", value=5, emb_dim=24):
         MultiHeadAttention(24, 5)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import gptlab
 from gptlab.config import TrainConfig
-from gptlab.errors import ConfigError
 from gptlab.model import skeleton
 from gptlab.model.roles import ROLES, parameter_roles
 from gptlab.registry import register
 from gptlab.training.optimizer import Updates, _groups
+from tests.support.refusals import refused
 
 
 def roles(*overrides: str) -> dict[str, str]:
@@ -86,8 +88,14 @@ def test_a_plugin_s_gain_is_what_it_says_or_what_its_shape_tells() -> None:
     assert f"{ff}gain" in {names[id(w)] for group in adam.param_groups for w in group["params"]}
 
 
-@pytest.mark.parametrize(("said", "fact"), [({"gain": "gane"}, "'gane'"), ({"gian": "gain"}, "'gian'")])
-def test_a_module_that_says_nonsense_is_refused(said: dict[str, str], fact: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "code", "facts"),
+    [
+        ({"gain": "gane"}, "unknown-name", {"key": "Odd.parameter_roles: gain", "value": "gane", "suggestion": "gain"}),
+        ({"gian": "gain"}, "role-of-no-parameter", {"name": "gian"}),
+    ],
+)
+def test_a_module_that_says_nonsense_is_refused(said: dict[str, str], code: str, facts: dict[str, Any]) -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -96,5 +104,5 @@ def test_a_module_that_says_nonsense_is_refused(said: dict[str, str], fact: str)
         def parameter_roles(self) -> dict[str, str]:
             return said
 
-    with pytest.raises(ConfigError, match=fact):
+    with refused(code, **facts):
         parameter_roles(Odd())

@@ -91,7 +91,7 @@ def _claim(row: dict[str, Any], where: str) -> Claim:
     where = f"{where} ({claim.id})"
     empty = [name for name in ("group", "source", "claim", "expected") if not getattr(claim, name)]
     if empty:
-        raise GptlabError(f"{where}: {empty[0]} is missing.", code="claims-cell-missing", where=where)
+        raise GptlabError(f"{where}: {empty[0]} is missing.", code="claims-cell-missing", where=where, column=empty[0])
     if claim.verdict not in VERDICTS:
         raise unknown(f"{where}: verdict", claim.verdict, VERDICTS)
     if not claim.computable and not claim.note:
@@ -119,7 +119,10 @@ def chosen(claims: Sequence[Claim], groups: Sequence[str]) -> list[Claim]:
     for word in groups:
         if not word:
             raise ConfigError(
-                f"--only: needs the name of a group. Allowed: {', '.join(known)}.", code="claims-group-missing"
+                f"--only: needs the name of a group. Allowed: {', '.join(known)}.",
+                code="claims-group-missing",
+                key="--only",
+                allowed=known,
             )
         if word not in known and word not in ids:
             raise unknown("--only", word, known)

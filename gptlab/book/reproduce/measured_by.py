@@ -58,4 +58,6 @@ def match(claims: Iterable[Claim]) -> None:
         (CHECKS.keys() - wanted - others, "has a check, but is no claim"),
     ):
         if ids:
-            raise GptlabError(f"claims.csv: {', '.join(sorted(ids))} {words}.", code="claims-not-measured", words=words)
+            raise GptlabError(
+                f"claims.csv: {', '.join(sorted(ids))} {words}.", code="claims-not-measured", ids=sorted(ids)
+            )
