@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from gptlab.errors import ConfigError, unknown, wrong_value
 from gptlab.store.locks import BusyError
 from tests.support import messages
 
+TESTS = Path(__file__).parent
 SAID_IN_SEVERAL_WAYS = {
     "no-equals-sign",
     "no-such-command",
@@ -82,3 +86,40 @@ def test_no_two_kinds_of_error_share_a_code() -> None:
 def test_the_golden_file_has_every_message_as_it_is() -> None:
     """After a message was changed on purpose: `make messages`."""
     assert messages.GOLDEN.read_text(encoding="utf-8") == messages.text()
+
+
+def test_no_test_reads_the_sentence_of_an_error() -> None:
+    """Codes and facts are tested (`tests.support.refusals`): no test stands in the way of better words."""
+    found = [
+        where for path in sorted(TESTS.rglob("test_*.py")) for where in sentences_read(path.read_text("utf-8"), path)
+    ]
+    assert found == []
+
+
+def test_a_sentence_that_is_read_is_found() -> None:
+    assert list(sentences_read("with pytest.raises(ConfigError, match='must be'): f()", Path("a.py"))) == ["a.py:1"]
+    read = "def test():\n    with pytest.raises(gptlab.GptlabError) as caught: f()\n    assert 'x' in str(caught.value)"
+    assert list(sentences_read(read, Path("a.py"))) == ["a.py:3"]
+    others = "with pytest.raises(OSError, match='file') as caught: f()\nassert 'x' in str(caught.value)"
+    assert list(sentences_read(others, Path("a.py"))) == []
+
+
+def sentences_read(source: str, path: Path) -> Iterator[str]:
+    """The lines that expect one of gptlab's errors by its sentence: `match=`, or the text of what was caught."""
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] or [tree]
+    for scope in functions:
+        caught = set()
+        for item in (item for node in ast.walk(scope) if isinstance(node, ast.With) for item in node.items):
+            call = item.context_expr
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.raises" and call.args):
+                continue
+            if ast.unparse(call.args[0]).rpartition(".")[2] not in messages.CLASSES:
+                continue
+            if any(keyword.arg == "match" for keyword in call.keywords):
+                yield f"{path}:{call.lineno}"
+            if item.optional_vars is not None:
+                caught.add(f"str({ast.unparse(item.optional_vars)}.value)")
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Call) and ast.unparse(node) in caught:
+                yield f"{path}:{node.lineno}"

@@ -95,6 +95,7 @@ def refuse_too_large(config: Config) -> None:
             f"{present / 2**30:,.0f} GiB. Check the same ablation on a small model: model=tiny.",
             code="check-memory",
             copies=COPIES,
+            suggestion="model=tiny",
         )
 
 

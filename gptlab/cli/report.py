@@ -34,10 +34,11 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"report: name one study's folder, and this names {len(words) or 'none'} (gptlab ls lists them).",
             code="report-takes-one-study",
+            value=words,
         )
     folder = Path(words[0])
     if not folder.is_dir():
-        raise ConfigError(f"report: there is no folder {words[0]!r}.", code="report-no-such-folder")
+        raise ConfigError(f"report: there is no folder {words[0]!r}.", code="report-no-such-folder", value=words[0])
     from gptlab.comparing.assemble import compare
     from gptlab.comparing.caption import lost_runs
     from gptlab.show.report.page import write_report

@@ -36,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{verdict.folder}" if number == 0 else "", end="\n" if number == 0 else "")
             print(f"    {problem}")
     if not states and given.words:
-        raise ConfigError(f"verify: there is no run in {str(folder)!r}. {EXPECTED}", code="verify-no-run")
+        raise ConfigError(
+            f"verify: there is no run in {str(folder)!r}. {EXPECTED}", code="verify-no-run", value=str(folder)
+        )
     found = ", ".join(f"{number} {state}" for state, number in states.items()) or "none"
     print(
         f"{states.total()} runs ({found}), {checked} files checked: " + (f"{wrong} damaged" if wrong else "all intact")

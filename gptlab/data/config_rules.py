@@ -53,6 +53,7 @@ def check_data(data: DataConfig, vocab_size: int) -> None:
             tokenizer,
             f"cannot read data.source={data.source}. Allowed: {', '.join(sorted({'auto', *allowed}))}.",
             code="tokenizer-for-source",
+            allowed=sorted({"auto", *allowed}),
             source=data.source,
         )
     if not allowed:
@@ -72,7 +73,9 @@ def check_data(data: DataConfig, vocab_size: int) -> None:
 def _check_key(chosen: Kind, key: str, value: Any) -> None:
     source = chosen.component.name
     if key in chosen.reads and value is None and key not in chosen.defaults:
-        raise ConfigError(f"data.{key}: data.source={source} needs it.", code="data-key-needed", source=source)
+        raise ConfigError(
+            f"data.{key}: data.source={source} needs it.", code="data-key-needed", name=key, source=source
+        )
     if key not in chosen.reads and value is not None:
         readers = ", ".join(name for name, other in kinds().items() if key in other.reads)
         said = (
@@ -94,10 +97,11 @@ def _check_vectors(data: DataConfig) -> None:
             raise ConfigError(
                 f"data.{key}: {found}. Every row must have the same number of values, at least one.",
                 code="ragged-rows",
-                found=found,
+                key=f"data.{key}",
+                widths=widths,
             )
         if not all(math.isfinite(value) for row in rows for value in row):
-            raise ConfigError(f"data.{key}: must be finite numbers.", code="rows-not-finite")
+            raise ConfigError(f"data.{key}: must be finite numbers.", code="rows-not-finite", key=f"data.{key}")
     if len(data.inputs or ()) != len(data.targets or ()):
         raise ConfigError(
             f"data.targets: {len(data.targets or ())} rows for {len(data.inputs or ())} rows of data.inputs. "

@@ -68,6 +68,7 @@ class TextSource(TokenSource):
                 code="too-few-tokens",
                 where=self.where,
                 name=self.tokenizer.name,
+                tokens=len(ids),
                 count=count,
             )
         return ids

@@ -99,6 +99,7 @@ class CharTokenizer:
             raise ConfigError(
                 f"character {error.args[0]!r} does not occur in the data, so data.tokenizer=char has no id for it.",
                 code="unseen-character",
+                value=error.args[0],
             ) from None
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -62,7 +62,8 @@ def translate(error: BaseException, place: str = "") -> ConfigError:
         )
     if isinstance(error, OverrideParseException):
         text = as_written(str(error.override)).removeprefix("++")
-        return ConfigError(f"{text}: {_slip(error, text)}", code="override-grammar", override=text)
+        words, slip = _slip(error, text)
+        return ConfigError(f"{text}: {words}", code="override-grammar", override=text, cause=slip)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error, place)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__ or error.__context__
@@ -102,30 +103,39 @@ def _near(error: yaml.YAMLError) -> str:
     return str(mark.name).removeprefix(f"{os.getcwd()}{os.sep}") if mark else ""
 
 
-def _slip(error: OverrideParseException, text: str) -> str:
-    """What is wrong with the grammar of an override; `text` as it was typed."""
+def _slip(error: OverrideParseException, text: str) -> tuple[str, str]:
+    """(sentence, cause): what is wrong with the grammar of an override; `text` as it was typed."""
     key, _, value = text.partition("=")
     said = " ".join(str(error).split())
     function = re.search(r"Unknown function '(\w+)'", said)
     if function:
-        return f"there is no function {function[1]!r}. Allowed: {', '.join(FUNCTIONS)}, and quotes around other text."
+        return (
+            f"there is no function {function[1]!r}. Allowed: {', '.join(FUNCTIONS)}, and quotes around other text.",
+            "no-such-function",
+        )
     evaluated = re.search(r"while evaluating '(.*)': (.*?) See https", said)
     if evaluated:
-        return f"{evaluated[2]}. Ranges are range(start,stop,step)."
+        return f"{evaluated[2]}. Ranges are range(start,stop,step).", "arguments"
     if key != key.strip() or value != value.strip():
-        return f"no spaces around the equals sign: {key.strip()}={value.strip()}."
+        return f"no spaces around the equals sign: {key.strip()}={value.strip()}.", "spaces"
     if re.search(r"\s\S+=", value):
-        return "more than one override in one word. Leave a space outside of quotes between them."
+        return "more than one override in one word. Leave a space outside of quotes between them.", "two-overrides"
     if not re.fullmatch(r"[+~]{0,2}[\w./@-]+", key) or ".." in key or key.strip("+~").startswith(".") or key[-1] == ".":
-        return f"{key!r} is no key. A key is names with dots between them, as in model.n_layers."
+        return f"{key!r} is no key. A key is names with dots between them, as in model.n_layers.", "key"
     for opening, closing in ("[]", "{}", "()"):
         if value.count(opening) != value.count(closing):
-            return f"{opening} and {closing} do not match. Text that has them goes in quotes: {quoted(key, value)}"
+            return (
+                f"{opening} and {closing} do not match. Text that has them goes in quotes: {quoted(key, value)}",
+                "brackets",
+            )
     if any(value.count(quote) % 2 for quote in "'\""):
-        return "a quote is not closed. (The shell takes quotes away; put the word in the other kind.)"
+        return "a quote is not closed. (The shell takes quotes away; put the word in the other kind.)", "quote"
     if ",," in value or value.startswith(",") or value.endswith(","):
-        return "a value is missing beside a comma."
-    return f"cannot be read. Text with other characters than letters and digits goes in quotes: {quoted(key, value)}"
+        return "a value is missing beside a comma.", "comma"
+    return (
+        f"cannot be read. Text with other characters than letters and digits goes in quotes: {quoted(key, value)}",
+        "unreadable",
+    )
 
 
 def _place(error: BaseException) -> str:

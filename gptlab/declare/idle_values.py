@@ -21,9 +21,9 @@ PRIMARY = "experiment.primary_metric"
 def idle_values(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:
     """Key -> why this run, a settled and checked config, does not use its value. `changed`: keys that the user set."""
     found = {}
-    for key, said in (*_of_training(config, changed), *_of_dropout(config, changed), *_of_metric(config, changed)):
+    for key, said in (*_of_training(config, changed), *_of_dropout(config, changed)):
         found[key] = ConfigError(said, code="idle-value", key=key)
-    return found
+    return found | _of_metric(config, changed)
 
 
 def _of_training(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -71,14 +71,16 @@ def _drops(model: ModelConfig) -> bool:
     return any(rates) or any(block.drop_feed_forward for block in blocks(model))
 
 
-def _of_metric(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+def _of_metric(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:
     """The primary metric, unless it is only the default that nobody asked for."""
     name = config.experiment.primary_metric
     if not name or PRIMARY not in changed and name == default_metric(config):
-        return
-    why = _why_unmeasured(config, name, metric(name))
-    if why:
-        yield PRIMARY, f"{PRIMARY}={name}: no run would have it, because {why}."
+        return {}
+    cause, why = _why_unmeasured(config, name, metric(name))
+    if not why:
+        return {}
+    said = f"{PRIMARY}={name}: no run would have it, because {why}."
+    return {PRIMARY: ConfigError(said, code="metric-of-no-run", key=PRIMARY, value=name, cause=cause)}
 
 
 def default_metric(config: Config) -> str:
@@ -86,22 +88,26 @@ def default_metric(config: Config) -> str:
     return "loss" if config.train.budget is None else "final_loss"
 
 
-def _why_unmeasured(config: Config, name: str, declared: Metric) -> str:
+def _why_unmeasured(config: Config, name: str, declared: Metric) -> tuple[str, str]:
+    """(cause, sentence), both empty where a run measures it."""
     if "/" in name and declared.name != "parameters":
-        return f"only parameters are told apart by parts, as in parameters/attention, and {declared.name} is not"
+        return (
+            "parts",
+            f"only parameters are told apart by parts, as in parameters/attention, and {declared.name} is not",
+        )
     if not declared.source:
-        return "it is measured along the way, by layer or by step, and a run has many values of it"
+        return "along-the-way", "it is measured along the way, by layer or by step, and a run has many values of it"
     if declared.source == "training" and config.train.budget is None:
-        return "train.budget is null: nothing is trained"
+        return "untrained", "train.budget is null: nothing is trained"
     if declared.source not in ("training", "run") and getattr(config.probes, declared.source, None) is None:
-        return f"probes.{declared.source} is left out"
+        return "probe-left-out", f"probes.{declared.source} is left out"
     if declared.gpt_only and config.model.architecture != "gpt":
-        return f"architecture={config.model.architecture} has no tokens"
+        return "no-tokens", f"architecture={config.model.architecture} has no tokens"
     if name in ("final_excess", "entropy_floor") and not _entropy_known(config):
-        return f"nobody knows the entropy of data.source={config.data.source}"
+        return "entropy-unknown", f"nobody knows the entropy of data.source={config.data.source}"
     if name == "final_causal_loss" and all(block.causal for block in blocks(config.model)):
-        return "every attention of the model is causal, and its loss is final_loss"
-    return ""
+        return "all-causal", "every attention of the model is causal, and its loss is final_loss"
+    return "", ""
 
 
 def _entropy_known(config: Config) -> bool:

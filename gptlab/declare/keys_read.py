@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from gptlab import registry
 from gptlab.config import DEEP_MLP_KEYS, ModelConfig
@@ -33,6 +34,7 @@ def blocks(model: ModelConfig) -> list[ModelConfig]:
             code="layers-not-said",
             key="model.layers",
             value=model.layers,
+            suggestion="model.layers.0.norm=identity",
         )
     if not model.layers:
         return [model] if model.n_layers else []
@@ -119,32 +121,42 @@ def _overruled(block: ModelConfig) -> frozenset[str]:
     return frozenset({"expansion", "hidden_multiple"} if block.hidden_dim is not None else ())
 
 
-def why_unread(model: ModelConfig, name: str) -> str:
-    """Why no part of the model reads the key `name`, as the end of a sentence."""
+class Unread(NamedTuple):
+    """Why no part of a model reads a key: as a word, as the end of a sentence, and which parts would read it."""
+
+    cause: str
+    words: str
+    readers: tuple[str, ...] = ()  # as in `attention=multi_head`
+
+
+def why_unread(model: ModelConfig, name: str) -> Unread:
+    """Why no part of the model reads the key `name`."""
     if model.architecture == "deep_mlp":
-        return f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_KEYS))}"
+        return Unread("architecture", f"architecture=deep_mlp reads only {', '.join(sorted(DEEP_MLP_KEYS))}")
     if name == "norm":
-        return f"norm_placement={model.norm_placement} leaves every norm out"
+        return Unread("norm-placement", f"norm_placement={model.norm_placement} leaves every norm out")
     if name == "norm_placement":
-        return "norm=identity does nothing wherever it stands"
+        return Unread("norm", "norm=identity does nothing wherever it stands")
     if model.n_layers == 0 and name not in ("drop_rate", "layer_sizes"):
-        return "n_layers=0 leaves no block"
+        return Unread("no-block", "n_layers=0 leaves no block")
     if name in ATTENTION_KEYS | FEED_FORWARD_KEYS:
-        return f"layout={model.layout} leaves that branch out"
+        return Unread("layout", f"layout={model.layout} leaves that branch out")
     if name == "shortcut":
-        return "shortcut_attention and shortcut_feed_forward are both set"
+        return Unread("own-shortcuts", "shortcut_attention and shortcut_feed_forward are both set")
     if name == "drop_rate":
-        return "every dropout site has its own rate"
+        return Unread("own-rates", "every dropout site has its own rate")
     if name in _overruled(model):
-        return f"hidden_dim={model.hidden_dim} sets the width itself"
+        return Unread("hidden-dim", f"hidden_dim={model.hidden_dim} sets the width itself")
     readers = [
         f"{slot}={component.name}"
         for slot in registry.SLOTS
         for component in registry.components(slot).values()
         if name in component.inputs
     ]
-    readers = readers if len(readers) <= 8 else [*readers[:8], "..."]
-    return f"only {', '.join(readers)} would read it" if readers else "nothing in this model reads it"
+    if not readers:
+        return Unread("no-reader", "nothing in this model reads it")
+    shown = readers if len(readers) <= 8 else [*readers[:8], "..."]
+    return Unread("other-parts", f"only {', '.join(shown)} would read it", tuple(readers))
 
 
 def instead(model: ModelConfig, name: str, value: object) -> str:

@@ -16,6 +16,8 @@ def check_data_fits(config: Config) -> None:
             f"data.source={config.data.source}: architecture={config.model.architecture} "
             + ("takes token ids, not vectors." if vectors else "takes vectors; use data=five_layer_input."),
             code="data-for-architecture",
+            source=config.data.source,
+            architecture=config.model.architecture,
         )
     if not vectors:
         return

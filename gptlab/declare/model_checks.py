@@ -70,7 +70,7 @@ def _check_layers(model: ModelConfig) -> None:
             block = layer_config(model, layer)
             for key in settings:
                 if key not in block_keys_read(block):
-                    why = why_unread(block, key)
+                    why = why_unread(block, key).words
                     raise ConfigError(
                         f"model.layers.{span}.{key}: would be ignored, because {why}.",
                         code="layer-key-ignored",
@@ -179,10 +179,18 @@ def check_all_read(config: Config, changed: Collection[str], model: ModelConfig)
             raise ConfigError(f"{key}: would be ignored, because {why}.", code="model-key-ignored", key=key)
         if section == "model" and name.split(".")[0] not in read | {"options"}:
             value = changed[key] if isinstance(changed, Mapping) else getattr(model, name)
-            line = instead(model, name, value)
-            said = f"{key}={say(value)}: would be ignored, because {why_unread(model, name)}."
+            line, unread = instead(model, name, value), why_unread(model, name)
+            said = f"{key}={say(value)}: would be ignored, because {unread.words}."
             said += f" Type {line}" if line else ""
-            raise ConfigError(said, code="model-key-unread", key=key, value=value, command=line or None)
+            raise ConfigError(
+                said,
+                code="model-key-unread",
+                key=key,
+                value=value,
+                cause=unread.cause,
+                readers=list(unread.readers),
+                command=line or None,
+            )
 
 
 def _closest_divisor(whole: int, wanted: int) -> int:

@@ -76,12 +76,13 @@ def _interpolation(error: OmegaConfBaseException, key: str, node: Any) -> Config
         wanted = str(error).split("'")[1] if "'" in str(error) else ""
         match = closest(wanted, flatten(Config()))
         why = f"there is no key {wanted!r}." + (f" Did you mean {match!r}?" if match else "")
-    elif isinstance(error, InterpolationToMissingValueError):
-        why = "the key that it names has no value."
+        return wrong_value(key, say(text), why, code="interpolation", cause="no-such-key", suggestion=match)
+    if isinstance(error, InterpolationToMissingValueError):
+        cause, why = "no-value", "the key that it names has no value."
     elif isinstance(error, UnsupportedInterpolationType):
-        why = "no such function. ${KEY} stands for the value of another key."
+        cause, why = "no-such-function", "no such function. ${KEY} stands for the value of another key."
     elif "Recursive" in str(error):
-        why = "leads back to itself."
+        cause, why = "circle", "leads back to itself."
     else:
-        why = f"what it stands for does not fit: must be {words(kind_of(key))}."
-    return wrong_value(key, say(text), why, code="interpolation")
+        cause, why = "does-not-fit", f"what it stands for does not fit: must be {words(kind_of(key))}."
+    return wrong_value(key, say(text), why, code="interpolation", cause=cause)

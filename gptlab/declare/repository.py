@@ -82,6 +82,7 @@ def refuse_two(folders: Sequence[Path], name: str) -> None:
             option,
             f"there are two files of this name, {shown(paths[0])} and {shown(other)}. Rename yours.",
             code="two-files-of-one-name",
+            files=[shown(paths[0]), shown(other)],
         )
 
 
@@ -91,9 +92,11 @@ def refuse_short_ending(folders: Sequence[Path], group: str, option: str) -> Non
         path = folder / group / f"{option}.yml"
         if path.exists():
             raise ConfigError(
-                f"{shown(path)}: is not read, because config files end with .yaml. Rename it.", code="yml-not-read"
+                f"{shown(path)}: is not read, because config files end with .yaml. Rename it.",
+                code="yml-not-read",
+                file=shown(path),
             )
-        if (folder / group / f"{option}.yaml").is_symlink() and not (folder / group / f"{option}.yaml").exists():
-            raise ConfigError(
-                f"{shown(folder / group / option)}.yaml: is a link to a file that is not there.", code="dead-link"
-            )
+        path = folder / group / f"{option}.yaml"
+        if path.is_symlink() and not path.exists():
+            said = f"{shown(path)}: is a link to a file that is not there."
+            raise ConfigError(said, code="dead-link", file=shown(path))

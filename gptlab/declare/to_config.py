@@ -54,7 +54,7 @@ def from_omegaconf(node: Any, changed: Collection[str] = ()) -> Config:
         merged = OmegaConf.merge(OmegaConf.structured(place), plain)
         missing = OmegaConf.missing_keys(merged)
         if missing:
-            raise ConfigError(f"{min(missing)}: a value is needed.", code="value-missing")
+            raise ConfigError(f"{min(missing)}: a value is needed.", code="value-missing", key=min(missing))
         config = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         raise refused(error, {**plain, "probes": own_probes(plain["probes"])}) from error

@@ -53,6 +53,7 @@ def check_warmup(train: TrainConfig, steps: int, changed: Collection[str] = ()) 
             train.warmup,
             f"longer than the run, {length_words(train, steps)}.",
             code="warmup-longer-than-run",
+            steps=steps,
         )
     asked = "train.warmup" in changed or "train.schedule" in changed
     if asked and train.schedule != "constant" and train.warmup and train.warmup >= steps:

@@ -68,7 +68,9 @@ def refuse_odd_number(key: str, value: str, place: str = "") -> None:
         f"{place}{key}={value}: is not a plain decimal number.{written}",
         code="not-a-plain-decimal",
         place=place,
-        written=written,
+        name=key,
+        value=value,
+        suggestion=ways[0] if ways else None,
     )
 
 

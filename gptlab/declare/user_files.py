@@ -91,6 +91,8 @@ def looked_at(path: Path, name: str) -> UserFile:
             f"{place}, line {tree.start_mark.line + 1}: must hold keys and values, such as "
             + ("model: {activation: relu}." if group in GLOBAL_GROUPS else "n_layers: 3."),
             code="file-holds-no-keys",
+            file=place,
+            line=tree.start_mark.line + 1,
         )
     plain_numbers(tree, package, place)
     file = UserFile(path, package, tree)
@@ -209,7 +211,7 @@ def _check_hydra(hydra: Any, place: str, file: UserFile, name: str) -> None:
     sweeper = hydra.get("sweeper") if isinstance(hydra, dict) and set(hydra) == {"sweeper"} else None
     params = sweeper.get("params") if isinstance(sweeper, dict) and set(sweeper) == {"params"} else None
     if not name.startswith("experiment/") or params is None and hydra:
-        raise ConfigError(f"{where}: {_SWEEP}", code="file-sets-hydra", where=where, sweep=_SWEEP)
+        raise ConfigError(f"{where}: {_SWEEP}", code="file-sets-hydra", where=where)
     if not isinstance(params, dict):
         raise ConfigError(
             f"{where}: hydra.sweeper.params: must be keys and values, as in {{ablation: 'none,relu'}}.",

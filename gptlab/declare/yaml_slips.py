@@ -19,14 +19,15 @@ def explained(error: yaml.YAMLError, text: str, place: str = "") -> ConfigError:
     if mark is None:
         return ConfigError(f"{place or 'YAML'}: {(str(error).splitlines() or ['cannot be read'])[0]}.", code="yaml")
     lines = text.splitlines()
-    line, words, code = _indentation_or_text(error, lines) or (mark.line, _other(error), "yaml")
+    said, cause = _other(error)
+    line, words, code = _indentation_or_text(error, lines) or (mark.line, said, "yaml")
     for near in dict.fromkeys((line, mark.line, mark.line - 1)):  # YAML often notices a line later
-        said = _beside_colon(lines[near]) if 0 <= near < len(lines) else None
-        if said:
-            line, (words, code) = near, said
+        slip = _beside_colon(lines[near]) if 0 <= near < len(lines) else None
+        if slip:
+            line, (words, code) = near, slip
             break
-    file = place or str(mark.name)
-    return at_line(file, line + 1, words, code)
+    facts = {"cause": cause} if code == "yaml" else {}
+    return at_line(place or str(mark.name), line + 1, words, code, **facts)
 
 
 def at_line(file: str, line: int | None, said: str, code: str, **facts: Any) -> ConfigError:
@@ -84,33 +85,33 @@ def _indentation_or_text(error: Any, lines: list[str]) -> tuple[int, str, str] |
     return None
 
 
-def _other(error: Any) -> str:
-    """What else YAML trips over. The mark of an opening is better than that of the end of the file."""
+def _other(error: Any) -> tuple[str, str]:
+    """(sentence, cause): what else YAML trips over. The mark of an opening is better than that of the file's end."""
     problem, context = error.problem or "", f"{getattr(error, 'context', '')}"
     opened = getattr(error, "context_mark", None)
     since = f" (opened in line {opened.line + 1})" if opened is not None else ""
     first = re.search(r"found character '(.+?)' that cannot start", problem)
     if "'\\t'" in problem:
-        return "a tab stands where only spaces may; YAML indents with spaces."
+        return "a tab stands where only spaces may; YAML indents with spaces.", "tab"
     if first:
-        return f"text that begins with {first[1]} goes in quotes: '{first[1]}...'"
+        return f"text that begins with {first[1]} goes in quotes: '{first[1]}...'", "first-character"
     if "undefined alias" in problem or "alphabetic or numeric" in problem:
-        return "text that begins with * or & goes in quotes."
+        return "text that begins with * or & goes in quotes.", "alias"
     if "quoted scalar" in context:
-        return f"a quote is opened and not closed{since}."
+        return f"a quote is opened and not closed{since}.", "quote"
     if "flow mapping" in context:
-        return f"a {{ is opened and not closed, or a comma is missing{since}."
+        return f"a {{ is opened and not closed, or a comma is missing{since}.", "brace"
     if "flow sequence" in context:
-        return f"a [ is opened and not closed, or a comma is missing{since}."
+        return f"a [ is opened and not closed, or a comma is missing{since}.", "bracket"
     if "could not find expected ':'" in problem:
-        return f"a key has no colon and value{since}."
+        return f"a key has no colon and value{since}.", "colon"
     if problem.startswith("found duplicate key "):
-        return f"{problem.removeprefix('found duplicate key ')} is given twice."
+        return f"{problem.removeprefix('found duplicate key ')} is given twice.", "twice"
     if "another document" in problem:
-        return "a second document begins; a config file holds one."
+        return "a second document begins; a config file holds one.", "document"
     if "constructor for the tag" in problem:
-        return "a tag with an exclamation mark; a config file holds plain data only."
-    return f"cannot be read: {problem}."
+        return "a tag with an exclamation mark; a config file holds plain data only.", "tag"
+    return f"cannot be read: {problem}.", "other"
 
 
 def _depth(line: str) -> int:

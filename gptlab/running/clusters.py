@@ -45,7 +45,8 @@ def submitit_jobs(queue: Queue, config: Config) -> None:
         executor = submitit.AutoExecutor(folder=queue.study / LOGS / "%j", cluster=cluster)
         executor.update_parameters(**{"name": "gptlab", "cpus_per_task": config.threads, **options})
     except (TypeError, ValueError, NameError, RuntimeError) as error:
-        raise ConfigError(f"launcher_options: {error}", code="launcher-options", key="launcher_options") from error
+        first = f"{error}".strip().partition("\n")[0]  # submitit adds all that it knows
+        raise ConfigError(f"launcher_options: {first}", code="launcher-options", key="launcher_options") from error
     running: dict[Any, PlannedRun] = {}
     try:
         while True:

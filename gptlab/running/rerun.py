@@ -43,6 +43,8 @@ def rerun(run: Path, target: Path) -> Repetition:
         raise GptlabError(
             f"{run}: {state.name}, so there are no numbers to compare with. {state.reason}".rstrip(),
             code="rerun-not-finished",
+            run=run,
+            state=state.name,
         )
     try:
         config = replace(from_stored(read_config(run)), threads=state.result.threads)

@@ -123,6 +123,8 @@ def _take(folder: Path) -> None:
             raise BusyError(
                 words if other and other.elsewhere else f"{words}; if that one is gone, remove {lock}",
                 code="run-is-busy",
+                pid=other.pid if other else None,
+                lock=lock,
             )
     _held[_key(folder)] = own, None
     handle = _hold_open(lock)

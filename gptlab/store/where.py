@@ -53,7 +53,7 @@ class _Reader:
         while place < len(text.rstrip()):
             match = _TOKEN.match(text, place)
             if not match:
-                raise self._mistake("this is no part of a condition", place)
+                raise self._mistake("this is no part of a condition", place, "no-part")
             kind = str(match.lastgroup)
             self._tokens.append((kind, match[kind], match.start(kind)))
             place = match.end()
@@ -66,7 +66,7 @@ class _Reader:
 
     def end(self) -> None:
         if self._next < len(self._tokens):
-            raise self._mistake("`and` or `or` is missing here", self._tokens[self._next][2])
+            raise self._mistake("`and` or `or` is missing here", self._tokens[self._next][2], "and-or")
 
     def _all_of(self) -> Test:
         tests = [self._one()]
@@ -77,7 +77,7 @@ class _Reader:
     def _one(self) -> Test:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self._mistake(f"more than {_DEEPEST} levels", 0)
+            raise self._mistake(f"more than {_DEEPEST} levels", 0, "levels")
         try:
             if self._took("word", "not"):
                 test = self._one()
@@ -93,7 +93,7 @@ class _Reader:
     def _comparison(self) -> Test:
         kind, key, place = self._take("a key is missing")
         if kind != "word" or key in ("and", "or", "in"):
-            raise self._mistake("a comparison starts with a key", place)
+            raise self._mistake("a comparison starts with a key", place, "no-key")
         self.keys.append(key)
         self._of_id = key == "id"
         if self._took("word", "in"):
@@ -127,11 +127,11 @@ class _Reader:
             return re.sub(r"\\(.)", r"\1", text[1:-1])
         if kind == "word":
             return _WORDS.get(text.lower(), text)
-        raise self._mistake("a value is missing", place)
+        raise self._mistake("a value is missing", place, "no-value")
 
     def _take(self, complaint: str) -> tuple[str, str, int]:
         if self._next == len(self._tokens):
-            raise self._mistake(complaint, len(self._text))
+            raise self._mistake(complaint, len(self._text), "end")
         self._next += 1
         return self._tokens[self._next - 1]
 
@@ -143,11 +143,12 @@ class _Reader:
     def _need(self, kind: str, text: str) -> None:
         if not self._took(kind, text):
             place = self._tokens[self._next][2] if self._next < len(self._tokens) else len(self._text)
-            raise self._mistake(f"`{text}` is missing here", place)
+            raise self._mistake(f"`{text}` is missing here", place, text)
 
-    def _mistake(self, what: str, place: int) -> ConfigError:
+    def _mistake(self, what: str, place: int, cause: str) -> ConfigError:
+        """The error for what is wrong from the character `place` on."""
         shown = f"{self._text[:place]}>>>{self._text[place:]}"
-        return ConfigError(f"--where: {what}: {shown!r}", code="where-grammar")
+        return ConfigError(f"--where: {what}: {shown!r}", code="where-grammar", cause=cause, place=place)
 
 
 def _is_number(value: Any) -> bool:

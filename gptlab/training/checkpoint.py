@@ -83,10 +83,13 @@ def load(folder: Path, identity: str) -> Checkpoint:
         optimizers = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
         return Checkpoint(int(meta["step"]), weights, optimizers, meta["progress"])
     except DamagedError as damage:
-        raise CheckpointError(f"{folder.name}: {damage}", code="checkpoint-damaged", name=folder.name) from damage
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, *UNREADABLE) as error:
         raise CheckpointError(
-            f"{folder.name}: cannot be read: {error}", code="checkpoint-unreadable", name=folder.name
+            f"{folder.name}: {damage}", code="checkpoint-damaged", name=folder.name, damage=str(damage)
+        ) from damage
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, *UNREADABLE) as error:
+        first = f"{error}".strip().partition("\n")[0].partition(". ")[0]  # torch goes on for a page
+        raise CheckpointError(
+            f"{folder.name}: cannot be read: {first}", code="checkpoint-unreadable", name=folder.name
         ) from error
 
 
@@ -115,12 +118,14 @@ def _verified(folder: Path, identity: str) -> dict[str, Any]:
         )
     for name, sha256 in meta["sha256"].items():
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder.name}: {name} is missing", code="checkpoint-file-missing", name=folder.name)
+            said = f"{folder.name}: {name} is missing"
+            raise CheckpointError(said, code="checkpoint-file-missing", name=folder.name, file=name)
         if digest(folder / name) != sha256:
             raise CheckpointError(
                 f"{folder.name}: {name} does not match its checksum: it is damaged",
                 code="checkpoint-file-damaged",
                 name=folder.name,
+                file=name,
             )
     return meta
 
@@ -163,7 +168,9 @@ def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     odd = [name for name in shapes.keys() | saved.keys() if shapes.get(name) != saved.get(name)]
     if odd:
         raise CheckpointError(
-            f"the weights are another model's: {', '.join(sorted(odd)[:3])}", code="checkpoint-weights-of-another"
+            f"the weights are another model's: {', '.join(sorted(odd)[:3])}",
+            code="checkpoint-weights-of-another",
+            names=sorted(odd),
         )
     for name, tensor in own.items():
         tensor.copy_(weights[name])

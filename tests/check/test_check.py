@@ -18,10 +18,10 @@ import gptlab
 from gptlab.check import CHECKS, RUNS, Report, check
 from gptlab.check import case as case_module
 from gptlab.config import Config, ModelConfig
-from gptlab.errors import ConfigError, GptlabError
 from gptlab.model.attention import MultiHeadAttention
 from gptlab.model.gpt import GPT
 from gptlab.registry import register
+from tests.support.refusals import refused
 
 SMALL = ModelConfig(vocab_size=97, context_length=16, emb_dim=16, n_heads=2, n_layers=2)
 BASE = Config(model=SMALL, label="small")
@@ -387,12 +387,12 @@ def test_seeds_that_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_beyond_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_module, "physical_memory", lambda: 1000)
-    with pytest.raises(GptlabError, match=r"copies of the weights need .* model=tiny"):
+    with refused("check-memory", copies=4):
         check(BASE)
 
 
 def test_what_the_user_got_wrong_is_an_error_not_a_line() -> None:
-    with pytest.raises(ConfigError, match="n_kv_heads=3"):
+    with refused("attention-kv-heads-divide", key="model.n_kv_heads", value=3, n_heads=2):
         check(variant(n_kv_heads=3))
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.declare import sources
+from tests.support.refusals import refused_command
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,17 +65,15 @@ def test_the_table_names_check_verdict_and_reason(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("words", "part"),
+    ("words", "code", "facts"),
     [
-        (["ablation=rleu"], "Did you mean 'relu'?"),
-        (["--format", "yaml"], "--format"),
-        (["model=gpt3_175b"], "Check the same ablation on a small model: model=tiny."),
+        (["ablation=rleu"], "unknown-name", {"value": "rleu", "suggestion": "relu"}),
+        (["--format", "yaml"], "unknown-name", {"key": "--format", "value": "yaml"}),
+        (["model=gpt3_175b"], "check-memory", {"suggestion": "model=tiny"}),
     ],
 )
-def test_mistakes(words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and part in err and "Traceback" not in err and len(err.splitlines()) == 1
+def test_mistakes(words: list[str], code: str, facts: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    refused_command(capsys, "check", *words, code=code, **facts)
 
 
 @pytest.mark.benchmark

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ import gptlab
 from gptlab.cli import dispatch, main
 from gptlab.errors import ConfigError
 from tests.comparing.test_compare import arms, values
+from tests.support.refusals import refused_command
 from tests.support.seeded import Arm, make_seeded
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -22,15 +24,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert main(["compare", *map(str, arguments)]) == 0
     return capsys.readouterr().out
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["compare", *map(str, arguments)]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("gptlab: ")
-    assert captured.err.count("\n") == 1
-    return captured.err
 
 
 def test_the_table_and_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,20 +50,23 @@ def test_a_warning_in_latex_is_said_once_to_a_reader_and_again_beside_a_file(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "facts"),
     [
-        ([], "name a study's folder"),
-        (["--formt", "md"], "Did you mean '--format'?"),
-        (["--format", "xlsx"], "--format: 'xlsx' does not exist."),
-        (["--baseline", "a", "--baseline", "b"], "--baseline: given twice"),
-        (["--metric"], "--metric: needs a value"),
-        (["--margin=-1"], "must be a positive number"),
-        (["--diff"], "takes two run folders"),
-        (["nowhere"], "there is no folder 'nowhere'"),
+        ([], "compare-names-nothing", {}),
+        (["--formt", "md"], "unknown-name", {"key": "option", "value": "--formt", "suggestion": "--format"}),
+        (["--format", "xlsx"], "unknown-name", {"key": "--format", "value": "xlsx"}),
+        (["--baseline", "a", "--baseline", "b"], "option-value", {"key": "--baseline"}),
+        (["--metric"], "option-value", {"key": "--metric"}),
+        (["--margin=-1"], "margin-not-positive", {"key": "margin", "value": "-1"}),
+        (["--diff"], "diff-takes-two-runs", {}),
+        (["nowhere"], "compare-no-such-folder", {"value": Path("nowhere")}),
     ],
 )
-def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], options: list[str], message: str) -> None:
-    assert message in refused(capsys, *(["x"] if options and "--m" in options[0] else []), *options)
+def test_mistakes_are_one_line(
+    capsys: pytest.CaptureFixture[str], options: list[str], code: str, facts: dict[str, Any]
+) -> None:
+    folder = ["x"] if options and "--m" in options[0] else []
+    refused_command(capsys, "compare", *folder, *options, code=code, **facts)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +128,7 @@ def test_the_differences_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert list(found["data"]) == ["data_sha256"]
     same = printed(capsys, "--diff", one, f"{one}/")
     assert same.count("the same") == 5
-    assert "is not a run" in refused(capsys, "--diff", folder, one)
+    refused_command(capsys, "compare", "--diff", folder, one, code="diff-not-a-run", folder=folder)
 
 
 def test_each_difference_is_said_once_under_its_heading(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,8 @@ from gptlab.data.language import LanguageSource
 from gptlab.data.markov import stationary, transitions
 from gptlab.data.numbers import RandomTokens
 from gptlab.data.sentences import GRAMMAR, WORDS
-from gptlab.errors import ConfigError
 from gptlab.streams import generator
+from tests.support.refusals import refused
 
 Strings = dict[tuple[int, ...], float]  # row of ids -> probability
 
@@ -186,7 +186,7 @@ def test_sentences_are_28_and_their_floor_is_the_documented_one() -> None:
     assert (found.entropy.mean(6), found.unigram(6)) == pytest.approx((0.51783, 2.23843), abs=5e-6)
     assert found.tokenizer.decode([0, 2, 3, 8, 1, 4]) == ". a girl feeds the dog"
     assert found.tokenizer.encode(". a girl") == [0, 2, 3]
-    with pytest.raises(ConfigError, match=r"'grl' does not exist\. Did you mean 'girl'"):
+    with refused("unknown-name", key="data.tokenizer=words", value="grl", suggestion="girl"):
         found.tokenizer.encode("a grl")
 
 
@@ -227,7 +227,7 @@ def test_induction_rows_copy_from_a_place_that_changes() -> None:
         assert row[44:] == row[start : start + 21]
         starts.append(start)
     assert set(starts) == set(range(24))
-    with pytest.raises(ConfigError, match=r"symbols=64: rows of context 128 start with 86 different ids"):
+    with refused("induction-too-few-symbols", key="data.options.symbols", value=64, context=128, first=86):
         found.vet(128)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gptlab.data import gpt2
 from gptlab.data.tokenizer import CharTokenizer, make_tokenizer
-from gptlab.errors import ConfigError, GptlabError
+from tests.support.refusals import refused
 
 GPT2 = make_tokenizer("gpt2", "", 50257)
 BYTE = make_tokenizer("byte", "", 256)
@@ -60,10 +60,10 @@ def test_gpt2_needs_no_network_no_cache_and_no_foreign_code(tmp_path: Path, monk
 
 def test_a_changed_or_missing_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(gpt2._FILES, "vocab.bpe", hashlib.sha256(b"other").hexdigest())
-    with pytest.raises(GptlabError, match=r"vocab\.bpe: not the GPT-2 vocabulary"):
+    with refused("gpt2-vocabulary-damaged"):
         gpt2.gpt2_encoding.__wrapped__()
     monkeypatch.setattr(gpt2, "_WHEEL", "no-such-package")
-    with pytest.raises(GptlabError, match=r"needs vocab\.bpe of the package no-such-package"):
+    with refused("gpt2-vocabulary-missing", name="vocab.bpe"):
         gpt2.gpt2_encoding.__wrapped__()
 
 
@@ -89,12 +89,12 @@ def test_special_tokens_in_a_text_are_plain_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "byte"])
 def test_lone_surrogates_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"character 1 is a lone surrogate \(U\+D800\)"):
+    with refused("lone-surrogate", start=1):
         make_tokenizer(name, "", 50257).encode("a\ud800")
 
 
 def test_a_text_that_would_overflow_the_matcher_is_refused() -> None:
-    with pytest.raises(ConfigError, match="500000 spaces"):
+    with refused("too-many-spaces", longest_space=500000):
         GPT2.encode("a" + " " * 500_001 + "b")
     assert GPT2.decode(GPT2.encode("a" + " " * 500_000)) == "a" + " " * 500_000
 
@@ -116,7 +116,7 @@ def test_char_orders_by_code_point_and_names_a_stranger() -> None:
     tokenizer = CharTokenizer("banana nabé")
     assert (tokenizer.n_vocab, tokenizer.decode(range(5))) == (5, " abné")
     assert tokenizer.encode("nab") == [3, 1, 2]
-    with pytest.raises(ConfigError, match="'x' does not occur in the data"):
+    with refused("unseen-character", value="x"):
         tokenizer.encode("bax")
 
 
@@ -129,12 +129,12 @@ def test_ids_reads_and_writes_integers() -> None:
 
 @pytest.mark.parametrize("word", ["-1", "1.0", "x", "1_0", "٣", "²", "9" * 5000])
 def test_ids_refuses_anything_else(word: str) -> None:
-    with pytest.raises(ConfigError, match="integers of 0 or more"):
+    with refused("ids-not-integers"):
         make_tokenizer("ids", "", 12).encode(f"3 {word}")
 
 
 def test_unknown_tokenizer() -> None:
-    with pytest.raises(ConfigError, match=r"'gtp2' does not exist\. Did you mean 'gpt2'"):
+    with refused("unknown-name", key="data.tokenizer", value="gtp2", suggestion="gpt2"):
         make_tokenizer("gtp2", "", 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from gptlab.declare.composer import Composer
 from gptlab.declare.overrides import normalised
-from gptlab.errors import ConfigError
+from tests.support.refusals import refused
 
 COMPOSER = Composer()
 numbers = st.integers(-50, 50)
@@ -55,23 +56,27 @@ def test_what_is_quoted_stays_one_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "facts"),
     [
-        ("shuffle(1,2,3)", "no function 'shuffle'"),
-        ("int(3.5)", "no function 'int'"),
-        ("tag(a,choice(1,2))", "no function 'tag'"),
-        ("interval(0,1)", "no function 'interval'"),
-        ("range(1,5,0)", "step of a range cannot be 0"),
-        ("range(1,2,3,4)", "too many"),
-        ("range(inf)", "finite"),
-        ("range(true)", "numbers"),
-        ("range(0,1e9)", "100000"),
-        ("sort(1,a)", "no order"),
-        ("sort([2,1])", "sort takes"),
-        ("choice()", "needs values"),
-        ("choice(1,range(3))", "write its values out"),
+        ("shuffle(1,2,3)", "override-grammar", {"override": "seed=shuffle(1,2,3)", "cause": "no-such-function"}),
+        ("int(3.5)", "override-grammar", {"override": "seed=int(3.5)", "cause": "no-such-function"}),
+        (
+            "tag(a,choice(1,2))",
+            "override-grammar",
+            {"override": "seed=tag(a,choice(1,2))", "cause": "no-such-function"},
+        ),
+        ("interval(0,1)", "override-grammar", {"override": "seed=interval(0,1)", "cause": "no-such-function"}),
+        ("range(1,5,0)", "override-grammar", {"override": "seed=range(1,5,0)", "cause": "arguments"}),
+        ("range(1,2,3,4)", "override-grammar", {"override": "seed=range(1,2,3,4)", "cause": "arguments"}),
+        ("range(inf)", "override-grammar", {"override": "seed=range(inf)", "cause": "arguments"}),
+        ("range(true)", "override-grammar", {"override": "seed=range(true)", "cause": "arguments"}),
+        ("range(0,1e9)", "override-grammar", {"override": "seed=range(0,1e9)", "cause": "arguments"}),
+        ("sort(1,a)", "override-grammar", {"override": "seed=sort(1,a)", "cause": "arguments"}),
+        ("sort([2,1])", "override-grammar", {"override": "seed=sort([2,1])", "cause": "arguments"}),
+        ("choice()", "override-grammar", {"override": "seed=choice()", "cause": "arguments"}),
+        ("choice(1,range(3))", "override-grammar", {"override": "seed=choice(1,range(3))", "cause": "arguments"}),
     ],
 )
-def test_the_rest_is_refused(text: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_the_rest_is_refused(text: str, code: str, facts: dict[str, Any]) -> None:
+    with refused(code, **facts):
         values(text)

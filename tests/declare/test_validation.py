@@ -27,11 +27,12 @@ from gptlab.config import (
 )
 from gptlab.declare import to_config
 from gptlab.declare.one_spelling import GENERAL, settle
-from gptlab.errors import ConfigError
+from gptlab.errors import ConfigError, GptlabError
 from gptlab.model import build
 from gptlab.model.gpt import GPT
 from gptlab.probes.generation import greedy
 from gptlab.registry import register
+from tests.support.refusals import check_refusal, refused
 
 SMALL = ModelConfig(vocab_size=13, context_length=6, emb_dim=8, n_heads=2, n_layers=2)
 DEEP = ModelConfig(architecture="deep_mlp", layer_sizes=[3, 3, 3, 2])
@@ -57,16 +58,10 @@ def settled(config: Config, *changed: str) -> Config:
     return to_config.settled_and_checked(config, frozenset(changed))
 
 
-def refusal(config: Config, *changed: str) -> str:
-    with pytest.raises(ConfigError) as caught:
+def refusal(config: Config, *changed: str) -> GptlabError:
+    with pytest.raises(GptlabError) as caught:
         settled(config, *changed)
-    message = str(caught.value)
-    assert "\n" not in message and message.endswith((".", "]"))  # a line to type may stand last
-    return message
-
-
-def as_typed(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return caught.value
 
 
 # --- nothing is silently ignored
@@ -144,12 +139,12 @@ def same(one: list[torch.Tensor], two: list[torch.Tensor]) -> bool:
     return len(one) == len(two) and all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def refused(config: Config, key: str) -> str:
-    """The message when the user may not set this key here; empty when they may."""
+def refusal_of(config: Config, key: str) -> str:
+    """The code of the error when the user may not set this key here; empty when they may."""
     try:
         settled(config, key)
     except ConfigError as error:
-        return str(error)
+        return error.code
     return ""
 
 
@@ -173,9 +168,9 @@ def test_a_key_changes_the_model_or_is_refused(name: str, key: str) -> None:
     base = settled(config)
     for value in other_values(config.model, key):
         variant = replace(config, model=replace(config.model, **{key: value}))
-        why = refused(variant, f"model.{key}")
-        if why:  # and what is refused as unread is unread indeed
-            assert "would be ignored" not in why or same(evidence(config), evidence(variant)), why
+        code = refusal_of(variant, f"model.{key}")
+        if code:  # and what is refused as unread is unread indeed
+            assert code != "model-key-unread" or same(evidence(config), evidence(variant)), (key, value)
             continue
         ready = settled(variant)
         assert identity(ready) != identity(base)
@@ -187,7 +182,7 @@ OTHER_OPTIONS: dict[str, Any] = {
     "attention.qk_norm": "rms", "attention.window": 2, "attention.scale": "inverse",
     "attention.implementation": "manual", "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
 }  # fmt: skip
-FEED_FORWARDS = ", ".join(f"feed_forward={name}" for name in ("mlp", "glu", "geglu", "swiglu", "reglu", "bilinear"))
+FEED_FORWARDS = [f"feed_forward={name}" for name in ("mlp", "glu", "geglu", "swiglu", "reglu", "bilinear")]
 
 
 def all_options() -> Iterator[tuple[str, str, registry.Option]]:
@@ -263,26 +258,26 @@ def test_open_values_are_written_out() -> None:
 def test_an_unknown_component_is_refused_with_the_closest(slot: str) -> None:
     name = next(iter(registry.components(slot)))
     key = registry.key_of(slot)
-    words = f"model.{key}: {name[:-1]!r} does not exist. Did you mean {name!r}? Allowed: "
-    assert refusal(gpt(**{key: name[:-1]})).startswith(words)
+    facts = {"key": f"model.{key}", "value": name[:-1], "suggestion": name}
+    check_refusal(refusal(gpt(**{key: name[:-1]})), "unknown-name", **facts)
     # also in a place that this model does not have
     elsewhere = gpt(feed_forward="identity", norm_placement="none", n_layers=0) if slot != "feed_forward" else gpt()
-    assert refusal(replace(elsewhere, model=replace(elsewhere.model, **{key: name[:-1]}))).startswith(words)
+    wrong = replace(elsewhere, model=replace(elsewhere.model, **{key: name[:-1]}))
+    check_refusal(refusal(wrong), "unknown-name", **facts)
 
 
 @pytest.mark.parametrize("key", ["shortcut_attention", "shortcut_feed_forward"])
 def test_an_unknown_shortcut_is_named_by_its_own_key(key: str) -> None:
-    assert refusal(gpt(**{key: "scalde"})).startswith(f"model.{key}: 'scalde' does not exist. Did you mean 'scaled'?")
+    facts = {"key": f"model.{key}", "value": "scalde", "suggestion": "scaled"}
+    check_refusal(refusal(gpt(**{key: "scalde"})), "unknown-name", **facts)
 
 
 @pytest.mark.parametrize(
     ("emb_dim", "n_heads", "near"), [(8, 3, 2), (8, 7, 8), (768, 7, 6), (768, 13, 12), (8, 100, 8), (7, 3, 1)]
 )
 def test_heads_must_divide_the_width(emb_dim: int, n_heads: int, near: int) -> None:
-    assert refusal(gpt(emb_dim=emb_dim, n_heads=n_heads)) == (
-        f"model.n_heads={n_heads}: model.emb_dim={emb_dim} is not divisible by it. "
-        f"Allowed: divisors of {emb_dim}; the closest is {near}."
-    )
+    facts = {"key": "model.n_heads", "value": n_heads, "emb_dim": emb_dim, "suggestion": near}
+    check_refusal(refusal(gpt(emb_dim=emb_dim, n_heads=n_heads)), "heads-divide", **facts)
     settled(gpt(emb_dim=emb_dim, n_heads=near))
     settled(gpt(emb_dim=emb_dim, n_heads=n_heads, attention="identity"))  # nobody divides
 
@@ -291,35 +286,39 @@ def test_heads_must_divide_the_width(emb_dim: int, n_heads: int, near: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("config", "key", "why"),
+    ("config", "key", "cause", "readers"),
     [
-        (gpt(norm_placement="none", norm="rmsnorm"), "norm", "norm_placement=none leaves every norm out"),
-        (gpt(n_layers=0, norm_placement="post", norm="rmsnorm"), "norm", "norm_placement=post leaves every norm out"),
-        (gpt(feed_forward="identity", activation="relu"), "activation", "only feed_forward=mlp would read it"),
-        (gpt(feed_forward="identity", expansion=2.0), "expansion", f"only {FEED_FORWARDS} would read it"),
+        (gpt(norm_placement="none", norm="rmsnorm"), "norm", "norm-placement", []),
+        (gpt(n_layers=0, norm_placement="post", norm="rmsnorm"), "norm", "norm-placement", []),
+        (gpt(feed_forward="identity", activation="relu"), "activation", "other-parts", ["feed_forward=mlp"]),
+        (gpt(feed_forward="identity", expansion=2.0), "expansion", "other-parts", FEED_FORWARDS),
         (
             gpt(attention="identity", causal=False),
             "causal",
-            "only attention=multi_head, position=alibi would read it",
+            "other-parts",
+            ["attention=multi_head", "position=alibi"],
         ),
-        (gpt(attention="identity", qkv_bias=True), "qkv_bias", "only attention=multi_head would read it"),
-        (gpt(attention="identity", drop_attention=0.5), "drop_attention", "only attention=multi_head would read it"),
-        (gpt(**SITES), "drop_rate", "every dropout site has its own rate"),
-        (gpt(attention="identity", **SITES), "drop_rate", "every dropout site has its own rate"),
+        (gpt(attention="identity", qkv_bias=True), "qkv_bias", "other-parts", ["attention=multi_head"]),
+        (gpt(attention="identity", drop_attention=0.5), "drop_attention", "other-parts", ["attention=multi_head"]),
+        (gpt(**SITES), "drop_rate", "own-rates", []),
+        (gpt(attention="identity", **SITES), "drop_rate", "own-rates", []),
         (
             gpt(shortcut_attention="none", shortcut_feed_forward="scaled"),
             "shortcut",
-            "shortcut_attention and shortcut_feed_forward are both set",
+            "own-shortcuts",
+            [],
         ),
-        (gpt(n_layers=0, attention="identity"), "attention", "n_layers=0 leaves no block"),
-        (gpt(n_layers=0, shortcut="none"), "shortcut", "n_layers=0 leaves no block"),
-        (gpt(n_layers=0, drop_shortcut=0.5), "drop_shortcut", "n_layers=0 leaves no block"),
+        (gpt(n_layers=0, attention="identity"), "attention", "no-block", []),
+        (gpt(n_layers=0, shortcut="none"), "shortcut", "no-block", []),
+        (gpt(n_layers=0, drop_shortcut=0.5), "drop_shortcut", "no-block", []),
     ],
     ids=lambda part: part if isinstance(part, str) and " " not in part else "",
 )
-def test_a_key_that_nothing_reads_is_refused_when_the_user_set_it(config: Config, key: str, why: str) -> None:
-    value = as_typed(getattr(config.model, key))
-    assert refusal(config, "model.emb_dim", f"model.{key}") == f"model.{key}={value}: would be ignored, because {why}."
+def test_a_key_that_nothing_reads_is_refused_when_the_user_set_it(
+    config: Config, key: str, cause: str, readers: list[str]
+) -> None:
+    facts = {"key": f"model.{key}", "value": getattr(config.model, key), "cause": cause, "readers": readers}
+    check_refusal(refusal(config, "model.emb_dim", f"model.{key}"), "model-key-unread", **facts)
     settled(config, "model.emb_dim")  # a preset may say more than one of its variants reads
 
 
@@ -327,35 +326,36 @@ def test_a_key_that_nothing_reads_is_refused_when_the_user_set_it(config: Config
     "key", ["n_heads", "emb_dim", "vocab_size", "norm", "attention", "causal", "drop_rate", "tie_weights", "position"]
 )
 def test_deep_mlp_reads_its_own_keys_only(key: str) -> None:
-    assert f"model.{key}={as_typed(getattr(DEEP, key))}: would be ignored" in refusal(deep(), f"model.{key}")
+    facts = {"key": f"model.{key}", "value": getattr(DEEP, key), "cause": "architecture"}
+    check_refusal(refusal(deep(), f"model.{key}"), "model-key-unread", **facts)
 
 
 def test_the_first_refused_key_does_not_depend_on_the_order_of_a_set() -> None:
     config = gpt(attention="identity", qkv_bias=True, causal=False)
-    assert refusal(config, "model.qkv_bias", "model.causal").startswith("model.causal")
+    assert refusal(config, "model.qkv_bias", "model.causal").key == "model.causal"
 
 
 @pytest.mark.parametrize(
-    ("key", "words"),
+    "key",
     [
-        ("probes.gradients.batch_size", "data.source=vectors has one fixed batch"),
-        ("probes.gradients.context", "data.source=vectors has one fixed batch"),
-        ("probes.parameters.context", "architecture=deep_mlp has no context"),
-        ("probes.shapes.context", "architecture=deep_mlp has no context"),
-        ("probes.generation.prompt", "architecture=deep_mlp has no tokens to continue"),
-        ("probes.generation.max_new_tokens", "architecture=deep_mlp has no tokens to continue"),
+        "probes.gradients.batch_size",
+        "probes.gradients.context",
+        "probes.parameters.context",
+        "probes.shapes.context",
+        "probes.generation.prompt",
+        "probes.generation.max_new_tokens",
     ],
 )
-def test_probes_of_vectors(key: str, words: str) -> None:
-    assert refusal(deep(), key) == f"{key}: would be ignored, because {words}."
+def test_probes_of_vectors(key: str) -> None:
+    check_refusal(refusal(deep(), key), "model-key-ignored", key=key)
     settled(deep(), "probes.shapes.batch_size", "probes.gradients.dropout", "probes.generation")
 
 
 def test_a_prompt_that_no_probe_continues_is_refused() -> None:
     without = replace(gpt(), probes=probes(generation=None))
-    assert refusal(without, "data.prompt") == "data.prompt: would be ignored, because probes.generation is left out."
+    check_refusal(refusal(without, "data.prompt"), "model-key-ignored", key="data.prompt")
     own = replace(gpt(), probes=probes(generation=GenerationProbe(prompt="3")))
-    assert refusal(own, "data.prompt") == "data.prompt: would be ignored, because probes.generation.prompt is set."
+    check_refusal(refusal(own, "data.prompt"), "model-key-ignored", key="data.prompt")
     settled(gpt(), "data.prompt")
 
 
@@ -363,10 +363,9 @@ def test_a_prompt_that_no_probe_continues_is_refused() -> None:
 
 
 def test_options_of_an_unknown_slot() -> None:
-    assert refusal(gpt(options={"nrom": {}})).startswith("model.options: 'nrom' does not exist.")
-    assert refusal(gpt(options={"nrom": {"eps": 1.0}})).startswith(
-        "model.options: 'nrom' does not exist. Did you mean 'n"
-    )
+    facts = {"key": "model.options", "value": "nrom", "suggestion": "norm"}
+    for options in ({"nrom": {}}, {"nrom": {"eps": 1.0}}):
+        check_refusal(refusal(gpt(options=options)), "unknown-name", **facts)
 
 
 @pytest.mark.parametrize(
@@ -382,24 +381,35 @@ def test_options_of_an_unknown_slot() -> None:
 )
 def test_options_of_a_slot_that_the_model_lacks(config: Config, slot: str, option: str) -> None:
     config = replace(config, model=replace(config.model, options={slot: {option: 1.0}}))
-    assert refusal(config) == f"model.options.{slot}: this model has no {slot}, so the options would be ignored."
+    check_refusal(refusal(config), "options-of-absent-slot", where="model.options", slot=slot)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "code", "facts"),
     [
-        ({"norm": {"esp": 1.0}}, "model.options.norm (norm=layernorm): 'esp' does not exist. Did you mean 'eps'? "),
+        (
+            {"norm": {"esp": 1.0}},
+            "unknown-name",
+            {"key": "model.options.norm (norm=layernorm)", "value": "esp", "suggestion": "eps"},
+        ),
         (
             {"shortcut": {"scale": 1.0}},
-            "model.options.shortcut (shortcut=add): 'scale' does not exist. Allowed: nothing.",
+            "unknown-name",
+            {"key": "model.options.shortcut (shortcut=add)", "value": "scale"},
         ),
-        ({"norm": {"eps": "small"}}, "model.options.norm.eps=small: must be a number."),
-        ({"init": {"scale_residual": True}}, "model.options.init (init=torch): 'scale_residual' does not exist. "),
+        ({"norm": {"eps": "small"}}, "wrong-type", {"key": "model.options.norm.eps", "value": "small"}),
+        (
+            {"init": {"scale_residual": True}},
+            "unknown-name",
+            {"key": "model.options.init (init=torch)", "value": "scale_residual"},
+        ),
     ],
     ids=str,
 )
-def test_options_that_the_component_does_not_take(changes: dict[str, dict[str, Any]], words: str) -> None:
-    assert refusal(gpt(options=changes)).startswith(words)
+def test_options_that_the_component_does_not_take(
+    changes: dict[str, dict[str, Any]], code: str, facts: dict[str, Any]
+) -> None:
+    check_refusal(refusal(gpt(options=changes)), code, **facts)
 
 
 @pytest.mark.usefixtures("scratch_registry")
@@ -420,7 +430,13 @@ def test_two_kinds_of_shortcut_share_one_options_node() -> None:
     block = build(settled(both)).trf_blocks[0]
     assert (block.shortcut_att.gate, block.shortcut_ff.scale) == (0.25, 2.0)
     both.model.options = {"shortcut": {"gat": 0.25, "scale": 2}}
-    assert "(shortcut=test_gated): 'gat' does not exist. Did you mean 'gate'?" in refusal(both)
+    check_refusal(
+        refusal(both),
+        "unknown-name",
+        key="model.options.shortcut (shortcut=test_gated)",
+        value="gat",
+        suggestion="gate",
+    )
 
 
 def test_one_scaled_shortcut_takes_the_option() -> None:
@@ -432,42 +448,47 @@ def test_one_scaled_shortcut_takes_the_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("config", "code", "facts"),
     [
-        (gpt(layer_sizes=[3, 2]), "model.layer_sizes: only architecture=deep_mlp reads it."),
+        (gpt(layer_sizes=[3, 2]), "layer-sizes-unread", {"key": "model.layer_sizes"}),
         (
             deep(layer_sizes=None),
-            "model.layer_sizes: architecture=deep_mlp needs at least an input and an output size.",
+            "layer-sizes-too-short",
+            {"key": "model.layer_sizes"},
         ),
-        (deep(layer_sizes=[3]), "model.layer_sizes: architecture=deep_mlp needs at least an input and an output size."),
+        (deep(layer_sizes=[3]), "layer-sizes-too-short", {"key": "model.layer_sizes"}),
         (
             replace(gpt(), data=VECTORS),
-            "data.source=vectors: architecture=gpt takes token ids, not vectors.",
+            "data-for-architecture",
+            {"source": "vectors", "architecture": "gpt"},
         ),
         (
             replace(deep(), data=TOKENS),
-            "data.source=random_tokens: architecture=deep_mlp takes vectors; use data=five_layer_input.",
+            "data-for-architecture",
+            {"source": "random_tokens", "architecture": "deep_mlp"},
         ),
         (
             replace(deep(), data=replace(VECTORS, inputs=[[1.0]])),
-            "data.inputs: rows must hold 3 numbers, as model.layer_sizes=[3, 3, 3, 2] says.",
+            "rows-width",
+            {"key": "data.inputs", "width": 3, "sizes": [3, 3, 3, 2]},
         ),
         (
             replace(deep(), data=replace(VECTORS, targets=[[1.0]])),
-            "data.targets: rows must hold 2 numbers, as model.layer_sizes=[3, 3, 3, 2] says.",
+            "rows-width",
+            {"key": "data.targets", "width": 2, "sizes": [3, 3, 3, 2]},
         ),
     ],
-    ids=lambda part: "" if isinstance(part, Config) else part[:40],
+    ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_models_and_data_that_do_not_fit(config: Config, words: str) -> None:
-    assert refusal(config) == words
+def test_models_and_data_that_do_not_fit(config: Config, code: str, facts: dict[str, Any]) -> None:
+    check_refusal(refusal(config), code, **facts)
 
 
 @pytest.mark.parametrize("probe", ["parameters", "shapes", "gradients"])
 def test_contexts_longer_than_the_model_takes(probe: str) -> None:
     kinds = {"parameters": ParametersProbe, "shapes": ShapesProbe, "gradients": GradientsProbe}
     config = replace(gpt(), probes=probes(**{probe: kinds[probe](context=7)}))
-    assert refusal(config) == f"probes.{probe}.context=7: longer than model.context_length=6."
+    check_refusal(refusal(config), "probe-context", key=f"probes.{probe}.context", value=7, limit=6)
     settled(replace(gpt(), probes=probes(**{probe: kinds[probe](context=6)})))
 
 
@@ -480,48 +501,68 @@ def text(tokenizer: str, words: str, prompt: str = "a", **model: Any) -> Config:
 
 
 def test_an_empty_prompt() -> None:
-    message = refusal(text("byte", "a" * 100, prompt="", vocab_size=256))
-    assert message == "probes.generation.prompt='': is empty. A prompt needs at least one token."
+    error = refusal(text("byte", "a" * 100, prompt="", vocab_size=256))
+    check_refusal(error, "prompt-empty", key="probes.generation.prompt")
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("config", "code", "facts"),
     [
         (
             text("byte", "\t" * 100, prompt="a"),
-            "probes.generation.prompt='a': token id 97 (data.tokenizer=byte) is outside ",
+            "token-outside-vocabulary",
+            {
+                "where": "probes.generation.prompt='a'",
+                "outside": 97,
+                "tokenizer": "byte",
+                "vocab_size": 13,
+                "choices": "data.tokenizer=char, another prompt",
+            },
         ),
-        (text("byte", "a" * 100, prompt="\t"), "data.text: token id 97 (data.tokenizer=byte) is outside "),
+        (
+            text("byte", "a" * 100, prompt="\t"),
+            "token-outside-vocabulary",
+            {
+                "where": "data.text",
+                "outside": 97,
+                "tokenizer": "byte",
+                "vocab_size": 13,
+                "choices": "data.tokenizer=char, other data",
+                "probe": "gradients",
+            },
+        ),
         (
             text("char", "abcdefghijklmnop" * 9),
-            "data.text: has 16 distinct characters (data.tokenizer=char), more than ",
+            "too-many-characters",
+            {"where": "data.text", "n_vocab": 16, "vocab_size": 13},
         ),
     ],
     ids=["prompt", "text", "characters"],
 )
-def test_ids_outside_the_vocabulary(config: Config, words: str) -> None:
-    message = refusal(config)
-    assert message.startswith(words)
-    assert "model.vocab_size=13" in message
+def test_ids_outside_the_vocabulary(config: Config, code: str, facts: dict[str, Any]) -> None:
+    check_refusal(refusal(config), code, **facts)
 
 
 def test_ids_outside_the_vocabulary_of_a_prompt_in_gpt2() -> None:
     config = text("gpt2", "unread", prompt="Hello")
-    message = refusal(replace(config, probes=replace(config.probes, gradients=None, activations=None)))
-    assert message.startswith("probes.generation.prompt='Hello': token id 15496 (data.tokenizer=gpt2) is outside ")
+    error = refusal(replace(config, probes=replace(config.probes, gradients=None, activations=None)))
+    where = "probes.generation.prompt='Hello'"
+    check_refusal(error, "token-outside-vocabulary", where=where, outside=15496, tokenizer="gpt2", vocab_size=13)
 
 
 def test_random_tokens_have_prompts_of_ids() -> None:
     outside = replace(gpt(), probes=probes(generation=GenerationProbe("0 13")))
-    assert refusal(outside).startswith("probes.generation.prompt='0 13': token id 13 (data.tokenizer=ids) is outside ")
+    where = "probes.generation.prompt='0 13'"
+    check_refusal(refusal(outside), "token-outside-vocabulary", where=where, outside=13, tokenizer="ids")
     words = replace(gpt(), probes=probes(generation=GenerationProbe("Hello")))
-    assert refusal(words).startswith("probes.generation.prompt='Hello': ")
+    check_refusal(refusal(words), "ids-not-integers", key="probes.generation.prompt", value="Hello")
 
 
 def test_too_little_text() -> None:
     enough, short = ("ab" * 7)[: 2 * 6 + 1], ("ab" * 6)[: 2 * 6]
     settled(text("char", enough))
-    assert refusal(text("char", short)).startswith("data.text: 12 tokens (data.tokenizer=char), but 13 are needed. ")
+    facts = {"where": "data.text", "name": "char", "tokens": 12, "count": 13}
+    check_refusal(refusal(text("char", short)), "too-few-tokens", **facts)
     unread = replace(
         text("char", short), probes=probes(gradients=None, activations=None, generation=GenerationProbe("a"))
     )
@@ -530,39 +571,49 @@ def test_too_little_text() -> None:
 
 def test_a_missing_file_is_found_before_anything_runs(tmp_path: Path) -> None:
     config = replace(gpt(), data=DataConfig("file", "byte", prompt="a", path=str(tmp_path / "no.txt")))
-    assert refusal(config).startswith(f"data.path={tmp_path}/no.txt: no such file.")
+    check_refusal(refusal(config), "text-path-not-found", where=f"data.path={tmp_path}/no.txt")
 
 
 # --- from_omegaconf: keys at every level
 
 
 @pytest.mark.parametrize(
-    ("tree", "words"),
+    ("tree", "code", "facts"),
     [
-        ({"sede": 1}, "config: 'sede' does not exist. Did you mean 'seed'? Nearest of "),
-        ({"modle": {}}, "config: 'modle' does not exist. Did you mean 'model'? Nearest of "),
-        ({"model": {"emb_dmi": 1}}, "model: 'emb_dmi' does not exist. Did you mean 'emb_dim'? Nearest of "),
+        ({"sede": 1}, "unknown-name", {"key": "sede", "value": "sede", "suggestion": "seed"}),
+        ({"modle": {}}, "unknown-name", {"key": "modle", "value": "modle", "suggestion": "model"}),
+        (
+            {"model": {"emb_dmi": 1}},
+            "unknown-name",
+            {"key": "model.emb_dmi", "value": "emb_dmi", "suggestion": "emb_dim"},
+        ),
         (
             {"probes": {"gradient": {}}},
-            "probes: 'gradient' does not exist. Did you mean 'gradients'? Allowed: activations, generation, ",
+            "unknown-name",
+            {"key": "probes.gradient", "value": "gradient", "suggestion": "gradients"},
         ),
-        ({"probes": {"shapes": {"contxt": 1}}}, "probes.shapes: 'contxt' does not exist. Did you mean 'context'? "),
+        (
+            {"probes": {"shapes": {"contxt": 1}}},
+            "unknown-name",
+            {"key": "probes.shapes.contxt", "value": "contxt", "suggestion": "context"},
+        ),
         (
             {"data": {"tokeniser": "byte"}},
-            "data: 'tokeniser' does not exist. Did you mean 'tokenizer'? Allowed: inputs, ",
+            "unknown-name",
+            {"key": "data.tokeniser", "value": "tokeniser", "suggestion": "tokenizer"},
         ),
         (
             {"experiment": {"nmae": "x"}},
-            "experiment: 'nmae' does not exist. Did you mean 'name'? Allowed: analysis, baseline, ",
+            "unknown-name",
+            {"key": "experiment.nmae", "value": "nmae", "suggestion": "name"},
         ),
-        ({"zzz": 1}, "config: 'zzz' does not exist. There are "),
+        ({"zzz": 1}, "unknown-name", {"key": "zzz", "value": "zzz"}),
     ],
     ids=str,
 )
-def test_unknown_keys_are_refused_with_the_closest(tree: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_unknown_keys_are_refused_with_the_closest(tree: dict[str, Any], code: str, facts: dict[str, Any]) -> None:
+    with refused(code, **facts):
         to_config.from_omegaconf(tree)
-    assert str(caught.value).startswith(words)
 
 
 def test_from_omegaconf_settles_and_checks() -> None:
@@ -570,9 +621,9 @@ def test_from_omegaconf_settles_and_checks() -> None:
     config = to_config.from_omegaconf(tree)
     assert config.probes.generation is not None and config.probes.generation.prompt == "Hello"
     assert config.data.tokenizer == "gpt2"
-    with pytest.raises(ConfigError, match=r"^model\.qkv_bias=true: would be ignored"):
+    with refused("model-key-unread", key="model.qkv_bias", value=True):
         to_config.from_omegaconf(tree, changed={"model.qkv_bias"})
-    with pytest.raises(ConfigError, match=r"^plugins: no module named 'test_nowhere'"):
+    with refused("no-such-module", key="plugins", value="test_nowhere"):
         to_config.from_omegaconf(tree | {"plugins": ["test_nowhere"]})
 
 
@@ -591,6 +642,9 @@ def test_what_a_plugin_asks_for_is_read() -> None:
 
     config = gpt(attention="test_activated", feed_forward="identity", activation="relu", expansion=2.0)
     settled(config, "model.activation", "model.expansion")
-    assert "attention=test_activated, feed_forward=mlp, feed_forward=glu" in refusal(
-        gpt(attention="identity", feed_forward="identity", expansion=2.0), "model.expansion"
+    check_refusal(
+        refusal(gpt(attention="identity", feed_forward="identity", expansion=2.0), "model.expansion"),
+        "model-key-unread",
+        key="model.expansion",
+        value=2.0,
     )

@@ -15,7 +15,6 @@ from torch import nn
 import gptlab
 from gptlab import probes
 from gptlab.config import Config, ModelConfig, ProbesConfig
-from gptlab.errors import ConfigError
 from gptlab.metrics import metric
 from gptlab.model import build
 from gptlab.probes import activations, gradients
@@ -23,6 +22,7 @@ from gptlab.probes.activations import dead, effective_rank, mean_cosine, observe
 from gptlab.probes.subject import Subject
 from gptlab.registry import register
 from gptlab.running.execute import execute
+from tests.support.refusals import refused
 
 SMALL = ModelConfig(vocab_size=61, context_length=16, emb_dim=32, n_heads=4, n_layers=3)
 IDS = torch.randint(61, (2, 16), generator=torch.Generator().manual_seed(0))
@@ -221,7 +221,7 @@ def test_the_numbers_of_one_probe_do_not_depend_on_the_others() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ConfigError, match=r"probes.activations.context=65: longer than model.context_length=64"):
+    with refused("probe-context", key="probes.activations.context", value=65, limit=64):
         gptlab.compose(["model=tiny", "probes.activations.context=65"])
-    with pytest.raises(ConfigError, match=r"probes.activations.batch_size: would be ignored"):
+    with refused("model-key-ignored", key="probes.activations.batch_size"):
         gptlab.compose(["model=deep_mlp", "probes.activations.batch_size=3"])

@@ -13,12 +13,12 @@ from torch import nn
 import gptlab
 from gptlab.config import Config, ModelConfig
 from gptlab.data.batches import Batch
-from gptlab.errors import ConfigError, GptlabError
 from gptlab.model import build
 from gptlab.probes import spectrum as module
 from gptlab.probes.gradients import loss_of
 from gptlab.probes.spectrum import rows, spectrum
 from gptlab.probes.subject import Subject
+from tests.support.refusals import refused
 
 SMALL = ModelConfig(vocab_size=31, context_length=12, emb_dim=16, n_heads=2, n_layers=3)
 
@@ -100,14 +100,14 @@ def test_the_model_is_left_alone() -> None:
 
 
 def test_too_many_branches_are_refused_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match=r"probes.gradients.paths=true: this model has 24 branches"):
+    with refused("paths-too-many", key="probes.gradients.paths", value="true", count=24, most_paths=16):
         gptlab.compose(["probes.gradients.paths=true"])
     assert gptlab.compose(["model=tiny", "model.n_layers=8", "probes.gradients.paths=true"])
 
 
 def test_too_large_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "physical_memory", lambda: 1000)
-    with pytest.raises(GptlabError, match="float64 copies of the weights"):
+    with refused("paths-memory", key="probes.gradients.paths", value="true", copies=9):
         spectrum(build(Config(model=SMALL)), loss_of, batch())
 
 

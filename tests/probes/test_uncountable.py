@@ -17,6 +17,7 @@ from gptlab.model.layers import Linear
 from gptlab.planning.costs import cost
 from gptlab.probes.parameters import block_sizes, count, counted
 from gptlab.registry import register
+from tests.support.refusals import refused_command
 
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=3)
 TINY = ["model=tiny", "data=random_tokens", "model.n_layers=2"]
@@ -88,8 +89,7 @@ def test_it_is_measured_and_trained(moe: Path) -> None:
 
 def test_a_budget_in_flops_needs_them(moe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*TINY, "model.feed_forward=test_top1", "train.budget=1e9", "train.budget_unit=flops"]
-    assert main(["plan", *words]) == 2
-    assert "train.budget_unit=flops" in capsys.readouterr().err
+    refused_command(capsys, "plan", *words, code="flops-uncountable", key="train.budget_unit", value="flops")
 
 
 # --- what counts itself

@@ -17,6 +17,7 @@ from gptlab.running.queue import open_study
 from gptlab.store import files
 from gptlab.store.states import altered, state_of
 from tests.support.faults import Nth, assert_sound, hooked, python, raises
+from tests.support.refusals import refused_command
 
 FAST = ["model=tiny", "probes=counting"]
 
@@ -215,9 +216,9 @@ def test_a_study_that_cannot_be_opened_is_the_users_to_mend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    facts = {"value": Path("outputs"), "folder": Path("outputs/runs"), "reason": "Permission denied"}
     with hooked(Nth(1, raises(errno.EACCES), always=True)):
-        assert main(FAST) == 2
-    assert "output_dir=outputs: cannot write into outputs/runs (Permission denied)" in capsys.readouterr().err
+        refused_command(capsys, *FAST, code="output-dir-not-writable", **facts)
 
 
 def empty(path: Path) -> None:

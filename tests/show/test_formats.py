@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from gptlab.errors import ConfigError
 from gptlab.metrics import METRICS, metric
 from gptlab.show import formats
 from gptlab.texts import lines, printable
+from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("name", ["loss", "parameters", "parameters/attention", "parameters/shortcut"])
@@ -16,7 +16,7 @@ def test_a_metric_is_found_by_the_name_before_the_slash(name: str) -> None:
 
 
 def test_an_unknown_metric_names_the_closest_one() -> None:
-    with pytest.raises(ConfigError, match=r"'lss' does not exist\. Did you mean 'loss'\?"):
+    with refused("unknown-name", key="metric", value="lss", suggestion="loss"):
         metric("lss")
 
 

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gptlab.cli import main
 from gptlab.show.listing import list_runs, print_runs
 from gptlab.store.study import load_study
+from tests.support.refusals import refused_command
 from tests.support.seeded import Arm, make_seeded
 from tests.support.synthetic import BASELINE, TWELVE, Variant, make_study
 
@@ -166,22 +168,23 @@ def test_the_formats_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("arguments", "part"),
+    ("arguments", "code", "facts"),
     [
-        (["--where", "modle.norm == x"], "no run has 'modle.norm'. Did you mean 'model.norm'?"),
-        (["--sort", "los"], "--sort: no run has 'los'. Did you mean 'loss'?"),
-        (["--columns", "lable"], "--columns: no run has 'lable'. Did you mean 'label'?"),
-        (["--top", "x"], "--top: 'x' is no number"),
-        (["--format", "yaml"], "--format: 'yaml' does not exist"),
-        (["--where"], "--where: needs a value"),
+        (["--where", "modle.norm == x"], "no-run-has-key", {"value": "modle.norm", "suggestion": "model.norm"}),
+        (["--sort", "los"], "no-run-has-key", {"key": "--sort", "value": "los", "suggestion": "loss"}),
+        (["--columns", "lable"], "no-run-has-key", {"key": "--columns", "value": "lable", "suggestion": "label"}),
+        (["--top", "x"], "not-a-number", {"key": "--top", "value": "x"}),
+        (["--format", "yaml"], "unknown-name", {"key": "--format", "value": "yaml"}),
+        (["--where"], "option-value", {"key": "--where"}),
     ],
 )
-def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
+def test_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: str, facts: dict[str, Any]
+) -> None:
     folder = make_study(tmp_path, [BASELINE])
     (manifest,) = [run / "manifest.json" for run in folder.glob("none-*")]
     manifest.write_text(json.dumps({"config": {"model": {"norm": "layernorm"}}}))
-    assert main(["ls", str(tmp_path), *arguments]) == 2
-    assert part in capsys.readouterr().err
+    refused_command(capsys, "ls", tmp_path, *arguments, code=code, **facts)
 
 
 def test_runs_of_earlier_plans_are_listed_after_those_of_the_latest(tmp_path: Path) -> None:

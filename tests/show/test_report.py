@@ -23,6 +23,7 @@ from gptlab.show.report.svg import inline
 from gptlab.show.report.verdicts import PAGE_COLUMNS, verdicts
 from gptlab.texts import printable
 from tests.support.hostile import ATTACK, NAMES, make_hostile
+from tests.support.refusals import refused_command
 from tests.support.seeded import Arm, make_seeded
 from tests.support.synthetic import BASELINE, TWELVE, Variant, make_study
 from tests.support.trained import make_trained
@@ -303,25 +304,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "facts"),
     [
-        (["report"], "name one study's folder"),
-        (["report", "a", "b"], "names 2"),
-        (["report", "no/such"], "there is no folder 'no/such'"),
-        (["report", "--outptu", "x"], "Did you mean '--output'?"),
-        (["report", "x", "-o"], "--output: needs a value"),
+        ([], "report-takes-one-study", {"value": []}),
+        (["a", "b"], "report-takes-one-study", {"value": ["a", "b"]}),
+        (["no/such"], "report-no-such-folder", {"value": "no/such"}),
+        (["--outptu", "x"], "unknown-name", {"key": "option", "value": "--outptu", "suggestion": "--output"}),
+        (["x", "-o"], "option-value", {"key": "--output"}),
     ],
 )
-def test_the_users_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    assert words in capsys.readouterr().err
+def test_the_users_mistakes(
+    arguments: list[str], code: str, facts: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused_command(capsys, "report", *arguments, code=code, **facts)
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_study(tmp_path, TWELVE[:1])
-    assert main(["report", str(folder), "-o", str(tmp_path / "no" / "x.html")]) == 2
-    assert "cannot write into" in capsys.readouterr().err
-    assert main(["report", str(tmp_path)]) == 2  # a folder that is no study
+    target = str(tmp_path / "no" / "x.html")
+    refused_command(capsys, "report", folder, "-o", target, code="report-not-written", where=target)
+    refused_command(capsys, "report", tmp_path, code="not-a-study", folder=tmp_path)
 
 
 def test_a_study_ends_with_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

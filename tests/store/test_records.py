@@ -27,6 +27,7 @@ from gptlab.store.config_file import read_config
 from gptlab.store.find_runs import find_runs
 from gptlab.store.states import state_of
 from tests.support.faults import hooked
+from tests.support.refusals import refused_command
 
 FAST = ["model=tiny", "probes=counting"]
 STORE = Path(__file__).parents[1] / "data_stores" / "schema1"
@@ -123,17 +124,18 @@ def test_explain_one_and_two(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "part"),
+    ("words", "code", "facts"),
     [
-        ([], "one or two"),
-        (["0123abcd"], "no run in outputs"),
-        (["nowhere"], "no run folder"),
-        (["model=tny"], "'tiny'"),
+        ([], "explain-id-words", {}),
+        (["0123abcd"], "run-not-found", {"word": "0123abcd", "output_dir": Path("outputs")}),
+        (["nowhere"], "run-not-found", {"word": "nowhere", "output_dir": Path("outputs")}),
+        (["model=tny"], "unknown-name", {"key": "model=tny", "suggestion": "tiny"}),
     ],
 )
-def test_explain_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], part: str) -> None:
-    assert main(["explain-id", *words]) == 2
-    assert part in capsys.readouterr().err
+def test_explain_mistakes(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: str, facts: dict[str, Any]
+) -> None:
+    refused_command(capsys, "explain-id", *words, code=code, **facts)
 
 
 def test_a_stored_config_is_the_config(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,8 +217,7 @@ def test_rerun_says_where_numbers_differ(capsys: pytest.CaptureFixture[str]) -> 
 def test_rerun_needs_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     study, plan = ran()
     (study / plan.runs[0].folder / "result.json").unlink()
-    assert main(["rerun", str(study / plan.runs[0].folder)]) == 2
-    assert "crashed, so there are no numbers" in capsys.readouterr().err
+    refused_command(capsys, "rerun", study / plan.runs[0].folder, code="rerun-not-finished", state="crashed")
 
 
 # what is no run
@@ -229,15 +230,15 @@ def test_a_folder_that_is_no_run_is_said_to_be_none(
     study, plan = ran()
     (here / "empty").mkdir()
     (here / "file.txt").write_text("")
-    for word, part in (
-        ("empty", "empty: is no run: a run's folder has result.json, manifest.json, config.yaml."),
-        (str(study), f"is no run, but holds runs, such as {study / plan.runs[0].folder}. Name one of them."),
-        ("file.txt", "file.txt: is a file, and a run is a folder."),
-        (str(study / plan.runs[0].folder / "result.json"), f"Its folder is {study / plan.runs[0].folder}."),
-        ("gone", "gone: no run folder, and no run in outputs has an id that begins so."),
+    run = study / plan.runs[0].folder
+    for word, code, facts in (
+        ("empty", "not-a-run", {"folder": Path("empty")}),
+        (str(study), "run-is-a-study", {"folder": study, "inside": run}),
+        ("file.txt", "run-is-a-file", {"word": "file.txt", "parent": Path(".")}),
+        (str(run / "result.json"), "run-is-a-file", {"parent": run}),
+        ("gone", "run-not-found", {"word": "gone", "output_dir": Path("outputs")}),
     ):
-        assert main([command, word]) == 2
-        assert part in capsys.readouterr().err
+        refused_command(capsys, command, word, code=code, **facts)
 
 
 @pytest.mark.parametrize("command", ["verify", "ls", "gc"])
@@ -246,15 +247,16 @@ def test_what_is_no_folder_of_runs_is_said_to_be_none(
 ) -> None:
     (here / "empty").mkdir()
     (here / "file.txt").write_text("")
-    for word, part in (("gone", "there is no folder 'gone'."), ("file.txt", "'file.txt' is a file.")):
-        assert main([command, word]) == 2
-        assert f"{command}: {part} " in (message := capsys.readouterr().err) and "such as outputs" in message
-    assert main([command, "empty"]) == (2 if command == "verify" else 0)
-    said = capsys.readouterr()
-    assert {"verify": "no run in 'empty'", "ls": "No runs in empty.", "gc": "0 found"}[command] in said.out + said.err
+    refused_command(capsys, command, "gone", code="no-such-folder", value="gone")
+    refused_command(capsys, command, "file.txt", code="folder-is-a-file", value="file.txt", suggestion=".")
+    if command == "verify":
+        refused_command(capsys, command, "empty", code="verify-no-run", value="empty")
+    else:
+        assert main([command, "empty"]) == 0
+        said = capsys.readouterr()
+        assert {"ls": "No runs in empty.", "gc": "0 found"}[command] in said.out + said.err
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert main([command, "empty"]) == 2
-    assert "'empty' cannot be read" in capsys.readouterr().err
+    refused_command(capsys, command, "empty", code="folder-not-readable", value="empty")
 
 
 # gc

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.errors import GptlabError
 from gptlab.store.study import load_study, write_tables
+from tests.support.refusals import refused
 from tests.support.synthetic import BASELINE, GROUPS, TWELVE, Variant, make_study
 
 FAILED, CRASHED, PLANNED = (
@@ -179,7 +179,7 @@ def test_a_plan_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
 
 
 def test_no_study_is_a_short_message(tmp_path: Path) -> None:
-    with pytest.raises(GptlabError, match=r"is not a study: plan.json is missing"):
+    with refused("not-a-study", folder=tmp_path, damage="plan.json is missing"):
         load_study(tmp_path)
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gptlab.errors import ConfigError
 from gptlab.store.where import parse
+from tests.support.refusals import refused
 
 RUN: dict[str, Any] = {
     "loss": 4.5, "seed": 2, "label": "post_ln+relu", "state": "finished", "model.norm_placement": "post",
@@ -66,25 +67,25 @@ def test_the_keys_that_a_condition_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "part"),
+    ("condition", "cause", "place"),
     [
-        ("", "a key is missing"),
-        ("loss <", "a value is missing: 'loss <>>>'"),
-        ("loss < 5 seed == 2", "`and` or `or` is missing here: 'loss < 5 >>>seed == 2'"),
-        ("(loss < 5", "`)` is missing here"),
-        ("loss in 1, 2", "`(` is missing here"),
-        ("loss & 5", "no part of a condition: 'loss>>> & 5'"),
-        ("5 < loss", "starts with a key: '>>>5 < loss'"),
-        ("and", "starts with a key"),
-        ("loss == 'open", "no part of a condition"),
-        ("(" * 60 + "loss" + ")" * 60, "more than 50 levels"),
-        ("not " * 60 + "loss", "more than 50 levels"),
+        ("", "end", 0),
+        ("loss <", "end", 6),
+        ("loss < 5 seed == 2", "and-or", 9),
+        ("(loss < 5", ")", 9),
+        ("loss in 1, 2", "(", 8),
+        ("loss & 5", "no-part", 4),
+        ("5 < loss", "no-key", 0),
+        ("and", "no-key", 0),
+        ("loss == 'open", "no-part", 7),
+        ("(" * 60 + "loss" + ")" * 60, "levels", 0),
+        ("not " * 60 + "loss", "levels", 0),
     ],
 )
-def test_mistakes_show_their_place(condition: str, part: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_mistakes_show_their_place(condition: str, cause: str, place: int) -> None:
+    with refused("where-grammar", cause=cause, place=place) as caught:
         parse(condition)
-    assert part in str(caught.value) and "--where" in str(caught.value)
+    assert f"{condition[:place]}>>>{condition[place:]}" in f"{caught.value}"
 
 
 @given(st.text(st.sampled_from("ab .()'\"<>=!~,0159-+eandornti\\"), max_size=40))
