@@ -89,7 +89,10 @@ def test_the_golden_file_has_every_message_as_it_is() -> None:
 
 
 def test_no_test_reads_the_sentence_of_an_error() -> None:
-    """Codes and facts are tested (`tests.support.refusals`): no test stands in the way of better words."""
+    """Codes and facts are tested (`tests.support.refusals`): no test stands in the way of better words.
+
+    What a message quotes as it was typed, a line or a path, is no sentence: a test reads it as f"{error}".
+    """
     found = [
         where for path in sorted(TESTS.rglob("test_*.py")) for where in sentences_read(path.read_text("utf-8"), path)
     ]
@@ -117,9 +120,9 @@ def sentences_read(source: str, path: Path) -> Iterator[str]:
             if ast.unparse(call.args[0]).rpartition(".")[2] not in messages.CLASSES:
                 continue
             if any(keyword.arg == "match" for keyword in call.keywords):
-                yield f"{path}:{call.lineno}"
+                yield f"{path.name}:{call.lineno}"
             if item.optional_vars is not None:
                 caught.add(f"str({ast.unparse(item.optional_vars)}.value)")
         for node in ast.walk(scope):
-            if isinstance(node, ast.Call) and ast.unparse(node) in caught:
-                yield f"{path}:{node.lineno}"
+            if caught and isinstance(node, ast.Call) and ast.unparse(node) in caught:
+                yield f"{path.name}:{node.lineno}"

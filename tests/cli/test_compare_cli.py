@@ -57,7 +57,7 @@ def test_a_warning_in_latex_is_said_once_to_a_reader_and_again_beside_a_file(
         (["--format", "xlsx"], "unknown-name", {"key": "--format", "value": "xlsx"}),
         (["--baseline", "a", "--baseline", "b"], "option-value", {"key": "--baseline"}),
         (["--metric"], "option-value", {"key": "--metric"}),
-        (["--margin=-1"], "margin-not-positive", {"key": "margin", "value": "-1"}),
+        (["--margin=-1"], "margin-not-positive", {"key": "--margin", "value": "-1"}),
         (["--diff"], "diff-takes-two-runs", {}),
         (["nowhere"], "compare-no-such-folder", {"value": Path("nowhere")}),
     ],
@@ -98,7 +98,7 @@ def test_a_wrong_option_is_named_as_it_was_typed(
     folder = make_seeded(tmp_path, arms(-0.5))
     with pytest.raises(ConfigError) as refused:
         dispatch([str(folder) if word == "STUDY" else word for word in words])
-    said = str(refused.value)
+    said = f"{refused.value}"
     assert said.startswith((f"{option}: ", f"{option} ")) and "\n" not in said
     assert (refused.value.key, refused.value.facts.get("suggestion")) == (option, suggestion)
 

@@ -694,10 +694,9 @@ def test_a_span_on_the_command_line(here: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_span_is_said_of_what_was_typed(here: Path, setting: str, code: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused(code) as caught:
         compose(["model=tiny", "data=random_tokens", setting])
-    assert caught.value.code == code
-    assert str(caught.value).startswith(f"{said}: ")
+    assert f"{caught.value}".startswith(f"{said}: ")
 
 
 def test_a_file_and_the_command_line_may_both_speak_of_one_layer(here: Path) -> None:
