@@ -69,10 +69,18 @@ NOT_IDENTITY = {
     "tracker": "a second copy of the history",
     "train.checkpoint_every": "how much of a training a kill can cost",
     "train.keep_checkpoints": "what is left on disk",
+    "train.kernels": "moves the last bits of a sum only; recorded with the run",
 }
 
 
 NEW = {"new": True}
+
+
+def left_out(key: str) -> str:
+    """Why a dotted key, or the one that it belongs to, stays out of a run's identity; empty where it does not."""
+    parts = key.split(".")
+    above = (".".join(parts[: length + 1]) for length in range(len(parts)))
+    return next((NOT_IDENTITY[name] for name in above if name in NOT_IDENTITY), "")
 
 
 def _key(default: Any, **rules: Any) -> Any:
@@ -180,6 +188,7 @@ class TrainConfig:
 
     precision: str = _key("fp32", choices=PRECISIONS)
     compile: bool = False
+    kernels: Any = _key("auto")  # `auto` (measured once for a study), `reference`, or a name for each place
     deterministic: bool = False
     device: str = "auto"  # auto: cuda where there is one, else cpu
 
@@ -373,7 +382,7 @@ def _declared(config: Config | dict[str, Any]) -> dict[str, Any]:
     _check_canonical("", kept)
     # An empty node of options and a missing one are the same declaration; an option whose value is empty is one.
     empty = re.compile(r"(model|train)\.options(\.\w+)?|model\.layers|data\.options")
-    flat = {key: value for key, value in flatten(kept).items() if key not in NOT_IDENTITY}
+    flat = {key: value for key, value in flatten(kept).items() if not left_out(key)}
     return {key: value for key, value in flat.items() if value != {} or not empty.fullmatch(key)}
 
 

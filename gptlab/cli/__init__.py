@@ -28,6 +28,7 @@ COMMANDS = {
     "figures": "gptlab.cli.figures",
     "reproduce": "gptlab.cli.reproduce",
     "components": "gptlab.cli.components",
+    "kernels": "gptlab.cli.kernels",
     "explain-id": "gptlab.cli.explain",
     "verify": "gptlab.cli.verify",
     "rerun": "gptlab.cli.rerun",

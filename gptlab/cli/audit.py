@@ -39,4 +39,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{printable(found.study)}: {found.verdict} (protocol {found.protocol[:12]})")
         for line in listed(found.lines):
             print(printable(line))
+        for note in found.notes:
+            print(printable(note))
     return CODES[found.verdict]

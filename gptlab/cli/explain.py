@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.cli.arguments import Parser
-from gptlab.config import NOT_IDENTITY, SCHEMA_VERSION, Config, flatten, identity, identity_keys
+from gptlab.config import SCHEMA_VERSION, Config, flatten, identity, identity_keys, left_out
 from gptlab.errors import ConfigError, GptlabError
 from gptlab.texts import harmless_json, printable
 
@@ -41,7 +41,7 @@ class Named:
     @property
     def left_out(self) -> dict[str, Any]:
         plain = dataclasses.asdict(self.config) if isinstance(self.config, Config) else self.config
-        return {key: value for key, value in flatten(plain).items() if key.split(".")[0] in NOT_IDENTITY}
+        return {key: value for key, value in flatten(plain).items() if left_out(key)}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,7 +92,7 @@ def _explain(one: Named) -> None:
         print(harmless_json(f"{key} = {_say(value)}"))
     print("\nleft out:")
     for key, value in one.left_out.items():
-        print(f"  {harmless_json(f'{key} = {_say(value)}')}  ({NOT_IDENTITY[key.split('.')[0]]})")
+        print(f"  {harmless_json(f'{key} = {_say(value)}')}  ({left_out(key)})")
 
 
 def _compare(one: Named, other: Named) -> None:
@@ -108,7 +108,7 @@ def _compare(one: Named, other: Named) -> None:
     if ignored:
         print("\nDifferent too, but left out of the id:")
         for line in ignored:
-            print(f"  {harmless_json(line)}  ({NOT_IDENTITY[line.split('.')[0].split(':')[0]]})")
+            print(f"  {harmless_json(line)}  ({left_out(line.partition(':')[0])})")
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

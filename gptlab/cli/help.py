@@ -20,6 +20,7 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
        gptlab verify [FOLDER]           is every file as its run wrote it?
        gptlab rerun RUN                 repeat one run from its record: do the numbers agree?
+       gptlab kernels [KEY=VALUE ...]   which way to compute a training is fastest on this machine
        gptlab explain-id A [B]          what makes a run this run, and why two differ
        gptlab gc [FOLDER]               what killed processes left behind
        gptlab compare PATH ...          variants against their baseline: differences, intervals, verdicts

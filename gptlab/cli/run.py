@@ -13,6 +13,7 @@ from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import Plan, expand
 from gptlab.running.decisions import explain, refuse, survey
+from gptlab.running.kernels import settled
 from gptlab.running.launch import look_again, run_jobs
 from gptlab.running.queue import open_study
 from gptlab.running.stopping import stoppable
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     code = FAILED
     try:
         with stoppable(), listening(progress.ticked):
+            plan = settled(plan, study, decisions, _say)
             states = look_again(plan, study, run_jobs(plan, study, progress, decisions), _say)
         code = FINISHED if all(state == "finished" for state in states) else FAILED
         if code == FAILED:

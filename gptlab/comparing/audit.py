@@ -15,6 +15,7 @@ from typing import Any
 from gptlab.comparing import audit_lines as lines
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.audit_lines import FAIL, NOT_ASKED, PASS, Line, Status
+from gptlab.comparing.comparable import OTHER
 from gptlab.comparing.comparison import Comparison
 from gptlab.errors import ConfigError
 from gptlab.store.damage import DamagedError, load_object
@@ -26,12 +27,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Audit:
-    """The lines, and what they are about. `protocol`: SHA-256 of what the first plan fixed."""
+    """The lines, and what they are about. `protocol`: SHA-256 of what the first plan fixed. `notes`: what may blur the
+    differences, and is no line of the protocol: pairs of other code, machines or kernels."""
 
     study: str
     folder: Path
     protocol: str
     lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Status:
@@ -48,6 +51,7 @@ class Audit:
             "protocol_sha256": self.protocol,
             "verdict": self.verdict,
             "lines": [{"line": number, **asdict(line)} for number, line in enumerate(self.lines, 1)],
+            "notes": list(self.notes),
         }
 
 
@@ -89,7 +93,8 @@ def _judged(folder: Path, latest: dict[str, Any], comparison: Comparison) -> Aud
         lines.shown(rates, comparison, command),
         lines.capability(comparison),
     )
-    return Audit(comparison.title, folder, lines.protocol(first), found)
+    notes = (f"{row.label}: {flag}." for row in comparison.rows for flag in row.flags if flag.startswith(OTHER))
+    return Audit(comparison.title, folder, lines.protocol(first), found, tuple(notes))
 
 
 def _only_plan(folder: Path) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ CAUSAL_LOSSES = ("causal_loss", "final_causal_loss")  # of a model without a mas
 BUDGET_KEYS = ("train",)  # a variant that changes nothing else asks what the budget does
 TOKEN_KEYS = ("data.tokenizer",)
 POOR = ("did not learn", "collapsed")  # outcomes that a reader has to know: they are numbers like any other
+OTHER = "other "  # how a flag begins that tells of pairs made differently
 MATCHED = 0.02  # training FLOPs within 2 %: a compute-matched pair
 
 
@@ -63,9 +64,10 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
         ("versions", _differing(pairs, lambda r: r.facts.environment)),
         ("host", hosts),
         ("number of threads", threads),
+        ("kernels", _differing(pairs, lambda r: r.facts.kernels)),
     ):
         if found:
-            flags.append(f"other {what} than the baseline's: {found}")
+            flags.append(f"{OTHER}{what} than the baseline's: {found}")
     # A training that diverged was ended early, by its own outcome: that is no unequal budget.
     training, flag = _training([p for p in pairs if p[0].state == p[1].state == "finished"], delta)
     sides = (("the variant", 0), ("the baseline", 1))

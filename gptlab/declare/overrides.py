@@ -18,7 +18,8 @@ NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
 _OPTIONS = ("model.options.", "model.layers.", "data.options.", "train.options.")
-_FREE_FORM = (*_OPTIONS, "experiment.options.", "launcher_options.")  # keys that the schema cannot list
+# Keys that the schema cannot list.
+_FREE_FORM = (*_OPTIONS, "experiment.options.", "launcher_options.", "train.kernels.")
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
     "hydra.sweep.": "Use output_dir=FOLDER.",

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gptlab import registry
+from gptlab import kernels, registry
 from gptlab.config import Config, ModelConfig, TrainConfig
 from gptlab.declare.machine_checks import check_machine
 from gptlab.declare.training_spelling import length_words, parts, run_length
@@ -38,6 +38,7 @@ def check_training(config: Config, changed: Collection[str] = ()) -> None:
     _check_evaluation(config, changed)
     _check_rates(train)
     _check_read(config, changed)
+    kernels.check(config)
     steps = run_length(train)
     if steps is not None:
         check_warmup(train, steps, changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from gptlab import registry
+from gptlab import kernels, registry
 from gptlab.config import Config, EvaluationConfig, ModelConfig, TrainConfig
 from gptlab.errors import unknown, wrong_value
 
@@ -21,7 +21,8 @@ def settle_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
         given = train.options.get(part.kind)
         if given is not None and (kept := part.settled_options(given)):
             options[part.kind] = kept
-    return dataclasses.replace(train, context=train.context or model.context_length, options=options)
+    return dataclasses.replace(train, context=train.context or model.context_length, options=options,
+                               kernels=kernels.checked(train.kernels))  # fmt: skip
 
 
 def parts(train: TrainConfig) -> tuple[registry.Component, registry.Component]:

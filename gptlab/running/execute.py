@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gptlab import registry
 from gptlab.config import Config, identity
 from gptlab.errors import GptlabError
+from gptlab.kernels import with_kernels
 from gptlab.running import provenance
 from gptlab.store import data_files, files, locks
 from gptlab.store.atomic import StorageError, sync_file
@@ -62,6 +63,7 @@ def execute_claimed(
 
     clock = time.perf_counter()
     old = _old_manifest(folder)
+    config, lacking = _with_kernels(config, old if resume else Manifest())
     _clear(folder, [] if resume else [*old.files, *TRAINING])
     manifest = _manifest(config, overrides, folder, old if resume else Manifest())
     write_config(folder, config)
@@ -73,8 +75,10 @@ def execute_claimed(
         "state": "finished", "outcome": None, "error": None, "traceback": None, "seconds": 0.0,
         "threads": config.threads, "notes": [], "metrics": {}, "scored": {}, "code": manifest["code"], "data": {},
         "artifacts": {},
-        "warnings": [f"not one run: {changed} changed before it went on (on_changed=resume)"] if changed else [],
+        "warnings": lacking,
     }  # fmt: skip
+    if changed:
+        result["warnings"].append(f"not one run: {changed} changed before it went on (on_changed=resume)")
     interrupt: KeyboardInterrupt | None = None
     try:
         registry.load_plugins(config.plugins)
@@ -96,6 +100,25 @@ def execute_claimed(
         if interrupt:
             raise interrupt
     return result
+
+
+def _with_kernels(config: Config, old: Manifest) -> tuple[Config, list[str]]:
+    """The config with a kernel named at every place, and in words what this machine lacks of them.
+
+    `old`: the manifest of the run that this one takes up, for it goes on with the kernels that it began with.
+    """
+    if config.train.budget is None:
+        return config, []
+    from gptlab.training.conditions import usable
+
+    try:
+        registry.load_plugins(config.plugins)
+    except GptlabError:
+        return config, []  # the run will end with this error
+    began = old.config.get("train")
+    recorded = began.get("kernels") if isinstance(began, dict) else None
+    kernels, lacking = usable(with_kernels(config, recorded) if isinstance(recorded, dict) else config)
+    return with_kernels(config, kernels), lacking
 
 
 def _manifest(config: Config, overrides: Sequence[str], folder: Path, old: Manifest) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def provenance() -> dict[str, Any]:
         "installed": sorted({f"{d.metadata['Name']}=={d.version}" for d in distributions() if d.metadata["Name"]}),
         "platform": platform.platform(),
         "host": platform.node(),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cpus": os.cpu_count(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "threads_environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name, "").isdecimal()},
@@ -40,7 +40,8 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _cpu() -> str:
+@functools.cache
+def processor() -> str:
     """The processor's model: sums may come out differently on another one."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

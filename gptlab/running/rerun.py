@@ -63,6 +63,8 @@ def rerun(run: Path, target: Path) -> Repetition:
         for key in ("python", "platform", "cpu", "data_sha256")
         if key in old.document and old.text(key) != new.text(key)
     ]
+    if old.kernels != new.kernels:
+        context.append(f"kernels: {old.kernels or 'not recorded'} -> {new.kernels or 'not recorded'}")
     if result["state"] != state.name:
         differences = [f"state: {state.name} -> {result['state']}: {result['error']}"]
         return Repetition(target, result["state"], 1, tuple(differences), tuple(context))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gptlab.kernels import words
 from gptlab.store.damage import DamagedError, load_object, parsing
 from gptlab.store.json_text import parse_json
 from gptlab.store.names import MANIFEST
@@ -40,6 +41,12 @@ class Manifest:
         """When the run began, at first; empty where that is not on record."""
         earlier = self.document.get("earlier_starts")
         return str((earlier[0] if isinstance(earlier, list) and earlier else self.document.get("start")) or "")
+
+    @property
+    def kernels(self) -> str:
+        """How its training was computed (`gptlab.kernels`), in words; empty where none was, or it is not recorded."""
+        train = self.config.get("train")
+        return words(train.get("kernels")) if isinstance(train, dict) else ""
 
     def text(self, key: str) -> str:
         """What stands under `key` at the top, in words; empty where nothing does."""

@@ -44,6 +44,7 @@ class Facts(NamedTuple):
     seconds: str = ""  # the budget, where it is a time
     validation: str = ""  # SHA-256 of the rows that scored it on the way
     heldout: str = ""  # and at the end
+    kernels: str = ""  # of its training
 
 
 @dataclass(frozen=True)
@@ -250,4 +251,5 @@ def _facts(manifest: Manifest, result: Result) -> Facts:
         seconds=f"{train['budget']}" if train.get("budget_unit") == "seconds" and train.get("budget") else "",
         validation=result.scored["validation"].rows if "validation" in result.scored else "",
         heldout=result.scored["heldout"].rows if "heldout" in result.scored else "",
+        kernels=manifest.kernels,
     )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
-from torch import nn
 
 from gptlab import streams
-from gptlab.config import TrainConfig
+from gptlab.config import Config, TrainConfig
+from gptlab.kernels import PLAIN, resolved
 from gptlab.training.kernels.attention import fast_attention
-from gptlab.training.kernels.linear import fast_linear
-
-# Fewer weights times tokens than this, and a step is mostly the cost of calling operators.
-TINY_PRODUCTS = 2**23
+from gptlab.training.kernels.linear import available, fast_linear
 
 
 def choose_device(name: str) -> torch.device:
@@ -24,10 +21,15 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def is_tiny(train: TrainConfig, model: nn.Module) -> bool:
-    """Whether choosing a kernel costs more than it saves."""
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    return weights * train.batch_size * (train.context or 1) < TINY_PRODUCTS
+def usable(config: Config) -> tuple[dict[str, str], list[str]]:
+    """(place -> kernel that this machine has, of those that the run is to take; a sentence for each that it lacks)."""
+    kernels, warnings = resolved(config), []
+    here = {"linear": available(), "attention": True}
+    for place, there in here.items():
+        if kernels[place] != PLAIN[place] and not (there and choose_device(config.train.device).type == "cpu"):
+            warnings.append(f"kernels: this machine has no {place}={kernels[place]}, and {PLAIN[place]} was taken")
+            kernels[place] = PLAIN[place]
+    return kernels, warnings
 
 
 @contextmanager
@@ -44,18 +46,16 @@ def conditions(train: TrainConfig, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def precision(train: TrainConfig, device: torch.device, tiny: bool) -> Iterator[None]:
+def precision(train: TrainConfig, device: torch.device, kernels: Mapping[str, str]) -> Iterator[None]:
     """bf16 for the matrix products where the run asks for it: weights, gradients and sums stay in fp32.
 
-    In fp32 on a CPU, products take oneDNN, and in bf16 attention goes its own way; where everything is compiled, the
-    compiler chooses.
+    `kernels` (`usable`) say how products in fp32 and attention in bf16 are computed.
     """
     if train.precision == "bf16":
-        plain_cpu = device.type == "cpu" and not train.compile
-        with torch.autocast(device.type, dtype=torch.bfloat16), fast_attention(plain_cpu):
+        with torch.autocast(device.type, dtype=torch.bfloat16), fast_attention(kernels["attention"] == "kept"):
             yield
     else:
-        with fast_linear(device.type == "cpu" and not tiny and not train.compile):
+        with fast_linear(kernels["linear"] == "onednn"):
             yield
 
 

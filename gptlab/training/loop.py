@@ -20,7 +20,7 @@ from gptlab.probes import Subject
 from gptlab.store.names import HISTORY
 from gptlab.training import checkpoint, progress
 from gptlab.training.budget import Budget
-from gptlab.training.conditions import choose_device, conditions, is_tiny, precision, seed_dropout
+from gptlab.training.conditions import choose_device, conditions, precision, seed_dropout, usable
 from gptlab.training.evaluate import Evaluation, Rows, Scores, masked_twin, score
 from gptlab.training.history import History
 from gptlab.training.intervals import Interval, clocked_warmup, in_steps
@@ -47,9 +47,9 @@ class Training:
         self.subject, self.folder, self.resume = subject, folder, resume
         self.train, self.seed, self.id = config.train, config.seed, identity(config)
         self.device = choose_device(self.train.device)
-        self.tiny = is_tiny(self.train, model)
+        self.kernels, lacking = usable(config)
         self.model = model.to(self.device)
-        self.updates = Updates(model, self.train, learning_rate_scales(model, config.model))
+        self.updates = self._new_updates()
         self.run_model: Callable[[Tensor], Output] = model.run
         if self.train.compile:
             self.run_model = torch.compile(model.run)
@@ -61,7 +61,7 @@ class Training:
         self.row_context = self.evaluation.context or self.context
         self.found = Found()
         self.watch = Watch()
-        self.warnings: list[str] = []
+        self.warnings: list[str] = lacking
         uncounted = self.budget.uncounted
         self.notes = [f"training_flops: not counted, because {uncounted}"] if uncounted else []
 
@@ -90,6 +90,10 @@ class Training:
         checkpoint.tidy(self.folder, self.train.keep_checkpoints)
         return self._trained(expected, held_out)
 
+    def _new_updates(self) -> Updates:
+        scales = learning_rate_scales(self.model, self.subject.config.model)
+        return Updates(self.model, self.train, scales, flat=self.kernels["optimizer"] == "flat")
+
     def _start(self) -> int | None:
         """Put back the newest usable checkpoint. Its step; None for a start from the beginning."""
         if not self.resume:
@@ -100,8 +104,14 @@ class Training:
         if saved is None:
             self.notes.append("resumed: no checkpoint could be used, started from the beginning")
             return None
+        try:
+            self.updates.load_state(saved.optimizers)
+        except (ValueError, KeyError) as error:  # of an earlier version that recorded no kernels: another layout
+            self.warnings.append(f"checkpoint not used: its optimizer does not fit: {error}")
+            self.notes.append("resumed: no checkpoint could be used, started from the beginning")
+            self.updates = self._new_updates()
+            return None
         checkpoint.put_weights(self.model, saved.weights)
-        self.updates.load_state(saved.optimizers)
         self.found = Found.from_json(saved.progress)
         self.notes.append(f"resumed from step {saved.step}")
         return saved.step
@@ -151,9 +161,12 @@ class Training:
         parts = zip(batch.inputs.chunk(train.accumulate), batch.targets.chunk(train.accumulate), strict=True)
         for number, (inputs, targets) in enumerate(parts):
             seed_dropout(self.seed, step, number, self.device)
-            with precision(train, self.device, self.tiny):
+            with precision(train, self.device, self.kernels):
                 output = self.run_model(inputs)
-                loss = cross_entropy(output.features, self.model.out_head, targets)
+                loss = cross_entropy(
+                    output.features, self.model.out_head, targets,
+                    chunked=self.kernels["loss"] == "chunked", onednn=self.kernels["linear"] == "onednn",
+                )  # fmt: skip
             if train.accumulate > 1:
                 loss = loss / train.accumulate
             total = loss
@@ -202,7 +215,7 @@ class Training:
         }  # fmt: skip
 
     def _score(self, model: GPT, rows: Rows) -> Scores:
-        with precision(self.train, self.device, self.tiny):
+        with precision(self.train, self.device, self.kernels):
             return score(model, rows.batches)
 
     def _score_held_out(self) -> tuple[Rows, Scores]:
@@ -260,6 +273,7 @@ class Training:
             scored["heldout"] = rows.record()
         training = {
             "device": str(self.device), "threads": torch.get_num_threads(), "precision": self.train.precision,
+            "kernels": self.kernels,
             "flops_per_step": self.budget.flops_per_step, "tokens_per_step": self.budget.tokens_per_step,
         }  # fmt: skip
         samples = {"samples": {"samples": self.found.samples}} if self.found.samples else {}

@@ -1,8 +1,8 @@
 """The optimizer of a run, whichever is chosen, behind one face.
 
 Weight decay reaches matrices; embeddings by `decay_embeddings` (a tied table counts as one), norms and biases by
-`decay_vectors`. A small model's weights are laid into one buffer where the optimizer works on each number by itself:
-the update is the same, and a step of the toy does not spend its time in 35 calls where one will do.
+`decay_vectors`. With the kernel `flat` all weights lie in one buffer, if the optimizer works on each number by itself:
+the update is the same, and a step of a small model does not spend its time in 35 calls where one will do.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ from gptlab import registry
 from gptlab.config import TrainConfig
 from gptlab.model.roles import parameter_roles
 
-FLAT_BELOW = 2**20  # weights
-
 
 class Updates:
     """What happens between a gradient and the next step: norm, clipping, the update, and clearing."""
 
-    def __init__(self, model: nn.Module, train: TrainConfig, rate_scales: Mapping[str, float] | None = None) -> None:
-        """`rate_scales`: parameter name -> factor on its learning rate, where the init asks for one (muP)."""
+    def __init__(
+        self,
+        model: nn.Module,
+        train: TrainConfig,
+        rate_scales: Mapping[str, float] | None = None,
+        *,
+        flat: bool = False,
+    ) -> None:
+        """`rate_scales`: parameter name -> factor on its learning rate, where the init asks for one (muP).
+
+        `flat`: lay all weights into one buffer, if the optimizer works on each number by itself.
+        """
         self.peak, self.clip_at = train.learning_rate, train.clip
         groups = _groups(model, train, rate_scales)
         self._weights = [weight for group in groups for weight in group["params"]]
-        small = sum(weight.numel() for weight in self._weights) < FLAT_BELOW
         chosen = registry.get("optimizer", train.optimizer)
-        self._flat = _Flat(groups) if small and chosen.facts["elementwise"] else None
+        self._flat = _Flat(groups) if flat and chosen.facts["elementwise"] else None
         if chosen.facts["elementwise"]:
             groups = [{key: value for key, value in group.items() if key != "roles"} for group in groups]
         made = chosen.make(vars(train), train.options.get("optimizer", {}), groups)

@@ -9,7 +9,7 @@ dict of torch's (`params`, `weight_decay`) with `rate_scale` (the factor on its 
 step) and `roles`, what each parameter is for (`gptlab.model.roles`). A parameter named like a key of `train` is that
 key; every other one is an option. It returns one of torch's optimizers or a list of them.
 
-`elementwise` says that each number is updated by itself. Then a small model's weights may lie in one buffer, and the
+`elementwise` says that each number is updated by itself. Then all weights may lie in one buffer, and the
 groups have no roles. `states` (2) is how many numbers it keeps for each weight, for the estimate of memory.
 """
 

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gptlab.training.kernels.attention import BLOCK, LONGEST, fast_attention
+from gptlab.kernels import LONGEST, PLAIN
+from gptlab.training.kernels.attention import BLOCK, fast_attention
 
 
 def made(*shape: int) -> list[Tensor]:
@@ -110,7 +111,7 @@ def test_all_else_is_left_to_torch(call: Callable[[Tensor, Tensor, Tensor], Tens
 
 @pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor has no bf16")
 def test_training_takes_it() -> None:
-    """Within `precision`, on a CPU in bf16 and only there."""
+    """Within `precision`, in bf16 and only there, where the run takes it."""
     from gptlab import compose
     from gptlab.training.conditions import precision
 
@@ -119,7 +120,8 @@ def test_training_takes_it() -> None:
     with fast_attention(True):
         fast = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert not torch.equal(plain, fast), "or the test sees nothing"
-    for name, expected in (("bf16", fast), ("fp32", plain)):
+    kept = {**PLAIN, "attention": "kept"}
+    for name, kernels, expected in (("bf16", kept, fast), ("bf16", PLAIN, plain), ("fp32", kept, plain)):
         config = compose(["model=tiny", "train=small", f"train.precision={name}"])
-        with precision(config.train, torch.device("cpu"), tiny=False):
+        with precision(config.train, torch.device("cpu"), kernels):
             assert torch.equal(F.scaled_dot_product_attention(q, k, v, is_causal=True), expected)

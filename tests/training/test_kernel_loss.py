@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gptlab.training.kernels import loss as module
+from gptlab import kernels
 from gptlab.training.kernels.loss import cross_entropy, token_losses
 
 TOKENS, DIM, VOCAB = 37, 8, 29
@@ -19,8 +19,8 @@ TOKENS, DIM, VOCAB = 37, 8, 29
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 5 rows: seven whole ones and one of 2."""
-    monkeypatch.setattr(module, "FEWEST_ROWS", 5)
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(kernels, "FEWEST_ROWS", 5)
+    monkeypatch.setattr(kernels, "CHUNK_ELEMENTS", 1)
 
 
 def example(dtype: torch.dtype = torch.float64, bias: bool = False) -> tuple[Tensor, nn.Linear, Tensor]:

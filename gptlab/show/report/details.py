@@ -115,6 +115,7 @@ def environment(runs: Runs) -> list[tuple[str, str]]:
         ("host", _varieties(run.facts.host for run in records)),
         ("processors", manifest.text("cpus")),
         ("threads", _varieties(run.facts.threads for run in records)),
+        ("kernels", _varieties(run.facts.kernels for run in records)),
         ("data (SHA-256)", _varieties(run.facts.data for run in records)),
         ("random numbers", {"paired": "initial weights paired with the baseline's by name (rng: paired)",
                             "global": "one global stream (rng: global)"}.get(manifest.text("rng"))),

@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
-LONGEST = 512  # tokens; beyond that, the weights that are kept outgrow all other activations
+from gptlab.kernels import LONGEST
+
 BLOCK = 128  # queries
 
 

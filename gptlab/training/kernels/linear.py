@@ -1,8 +1,9 @@
 """Matrix products of training on a CPU in fp32, through oneDNN.
 
 torch hands fp32 products to MKL, which takes its AVX2 kernels on processors that are not Intel's. oneDNN takes AVX-512
-wherever there is any: twice as fast on a Zen 5. (In bf16 torch uses oneDNN by itself.) The results differ from MKL's in
-the last bits, as they do between processors.
+wherever there is any: twice as fast on a Zen 5, slower than MKL on most shapes of an Intel processor, so a measurement
+chooses. (In bf16 torch uses oneDNN by itself.) The results differ from MKL's in the last bits, as they do between
+processors.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def nt(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def fast_linear(wanted: bool) -> AbstractContextManager[object]:
     """Within this context, linear layers compute through `nt`, forward and backward."""
-    return _FastLinear() if wanted and available() else nullcontext()
+    return _FastLinear() if wanted else nullcontext()
 
 
 class _FastLinear(TorchFunctionMode):

@@ -3,12 +3,12 @@
 At 8 x 1024 tokens of a 50,257-word vocabulary the logits are 1.6 GB in fp32, and plain autograd holds them about three
 times. Here one chunk of them lives at a time, forward and backward: as soon as a chunk's softmax is known, its part of
 both gradients follows, so nothing is kept and nothing is computed twice (as in Liger's fused linear cross-entropy,
-Hsu et al. 2024). Where all the logits fit into one chunk, torch's own operators are used.
+Hsu et al. 2024). Where all the logits fit into one chunk, torch's own operators are used: there is nothing to save.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,23 +16,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from gptlab import kernels
 from gptlab.training.kernels.linear import nt
 
-CHUNK_ELEMENTS = 2**25  # logits held at a time: 128 MiB in fp32
-FEWEST_ROWS = 256  # below that, the matrix products of a chunk run slowly
 
-
-def cross_entropy(hidden: Tensor, head: nn.Linear, targets: Tensor) -> Tensor:
+def cross_entropy(
+    hidden: Tensor, head: nn.Linear, targets: Tensor, *, chunked: bool = True, onednn: bool = False
+) -> Tensor:
     """Scalar: mean of -ln softmax(head(hidden))[target] in nats, over all tokens. For training.
 
     hidden (..., emb_dim), targets (...) int64. The products run in bf16 under autocast, the softmax always in fp32.
+    `onednn`: through which the chunks' fp32 products go; of the plain way the context decides (`fast_linear`).
     """
     rows, flat = hidden.flatten(0, -2), targets.flatten()
-    chunk = chunk_rows(head.out_features)
-    if len(rows) <= chunk:
+    chunk = kernels.chunk_rows(head.out_features)
+    if len(rows) <= chunk or not chunked:
         return F.cross_entropy(head(rows).float(), flat)
     dtype = torch.get_autocast_dtype(rows.device.type) if torch.is_autocast_enabled(rows.device.type) else rows.dtype
-    loss: Tensor = _Chunked.apply(rows, head.weight, head.bias, flat, chunk, dtype)  # type: ignore[no-untyped-call]
+    product = nt if onednn else F.linear
+    loss: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
+        rows, head.weight, head.bias, flat, chunk, dtype, product
+    )
     return loss
 
 
@@ -42,14 +46,9 @@ def token_losses(hidden: Tensor, head: nn.Linear, targets: Tensor) -> Tensor:
     rows, flat = hidden.flatten(0, -2), targets.flatten()
     losses = [
         F.cross_entropy(head(rows[part]).float(), flat[part], reduction="none")
-        for part in _parts(len(rows), chunk_rows(head.out_features))
+        for part in _parts(len(rows), kernels.chunk_rows(head.out_features))
     ]
     return torch.cat(losses).view(targets.shape)
-
-
-def chunk_rows(vocab_size: int) -> int:
-    """How many tokens make a chunk."""
-    return max(FEWEST_ROWS, CHUNK_ELEMENTS // vocab_size)
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:
@@ -63,9 +62,10 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, chunk: int, dtype: torch.dtype
-    ) -> Tensor:
-        """`dtype`: that of the matrix products; softmax and sums have at least float32."""
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, chunk: int, dtype: torch.dtype,
+        product: Callable[..., Tensor],
+    ) -> Tensor:  # fmt: skip
+        """`dtype`: that of the matrix products; softmax and sums have at least float32. `product`(a, b) is a @ b.T."""
         exact, count = torch.promote_types(dtype, torch.float32), len(hidden)
         low_h, low_w, low_b = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
         total = torch.zeros((), dtype=exact, device=hidden.device)
@@ -75,15 +75,15 @@ class _Chunked(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             for part in _parts(count, chunk):
                 h, target = low_h[part], targets[part, None]
-                log_p = F.log_softmax(nt(h, low_w, low_b), dim=-1, dtype=exact)
+                log_p = F.log_softmax(product(h, low_w, low_b), dim=-1, dtype=exact)
                 total -= log_p.gather(1, target).sum()
                 # d(sum of losses)/d(logits) is softmax minus one-hot; the 1/count goes into the smaller factors below.
                 grad = log_p.exp_().scatter_add_(1, target, torch.full_like(target, -1, dtype=exact))
                 if grad_b is not None:
                     grad_b.add_(grad.sum(0), alpha=1 / count)
                 low = grad.to(dtype)
-                grad_h[part] = nt(low, low_w.T) / count
-                grad_w.add_(nt(low.T, h.T), alpha=1 / count)
+                grad_h[part] = product(low, low_w.T) / count
+                grad_w.add_(product(low.T, h.T), alpha=1 / count)
         ctx.save_for_backward(grad_h, grad_w, grad_b)
         return total / count
 
@@ -93,4 +93,4 @@ class _Chunked(torch.autograd.Function):
         # Nearly always 1, and one pass over the head's gradient would cost as much as a chunk's softmax.
         same = upstream.device.type == "cpu" and upstream.item() == 1
         grads = (grad if grad is None or same else grad * upstream for grad in ctx.saved_tensors)
-        return (*grads, None, None, None)
+        return (*grads, None, None, None, None)
