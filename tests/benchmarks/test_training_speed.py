@@ -18,11 +18,13 @@ import torch
 
 from gptlab import compose
 from gptlab.config import Config
+from gptlab.kernels import resolved
 from gptlab.probes import Subject
 from gptlab.training import train
 from gptlab.training.conditions import precision
 from gptlab.training.history import read
 from gptlab.training.kernels.loss import cross_entropy
+from gptlab.training.kernels.measure import choose, measure
 from gptlab.training.optimizer import Updates
 
 pytestmark = pytest.mark.benchmark
@@ -52,14 +54,18 @@ def tokens(shape: Shape) -> torch.Tensor:
 
 
 def ours(settled: Config, ids: torch.Tensor) -> Callable[[], float]:
-    """A step as gptlab.training.loop makes it."""
+    """A step as gptlab.training.loop makes it, with the kernels that a study would choose here."""
+    kernels = resolved(settled, choose(measure(settled)))
     model = Subject(settled).model.train()
-    updates = Updates(model, settled.train)
+    updates = Updates(model, settled.train, flat=kernels["optimizer"] == "flat")
     inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
     def step() -> float:
-        with precision(settled.train, torch.device("cpu"), tiny=False):
-            loss = cross_entropy(model.features(inputs), model.out_head, targets)
+        with precision(settled.train, torch.device("cpu"), kernels):
+            loss = cross_entropy(
+                model.features(inputs), model.out_head, targets,
+                chunked=kernels["loss"] == "chunked", onednn=kernels["linear"] == "onednn",
+            )  # fmt: skip
         loss.backward()
         updates.clip()
         updates.step()
@@ -169,7 +175,7 @@ def test_steps_of_the_toy_on_one_core(tmp_path: Path) -> None:
     """1,856 weights, 16 sentences a step: the best 200 steps of a run, evaluations aside."""
     settled = compose(
         ["model=toy_lesson", "train=toy", "train.batch_size=16", "train.budget=4000",
-         "train.log_every=200", "evaluation.every=4000"]
+         "train.log_every=200", "evaluation.every=4000", "train.kernels.optimizer=flat"]
     )  # fmt: skip
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

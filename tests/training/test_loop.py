@@ -195,10 +195,10 @@ def test_a_listener_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert str(progress.Tick(300, 1000, 2.3114, 15300.2, 42.0)) == line
 
 
-def test_flat_weights_are_the_same_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, flat = trained(toy("train.clip=null", "train.weight_decay=0.1"), tmp_path / "a")
-    monkeypatch.setattr("gptlab.training.optimizer.FLAT_BELOW", 0)
-    _, plain = trained(toy("train.clip=null", "train.weight_decay=0.1"), tmp_path / "b")
+def test_flat_weights_are_the_same_training(tmp_path: Path) -> None:
+    words = ("train.clip=null", "train.weight_decay=0.1")
+    _, flat = trained(toy(*words, "train.kernels.optimizer=flat"), tmp_path / "a")
+    _, plain = trained(toy(*words, "train.kernels=reference"), tmp_path / "b")
     assert weights_hash(flat) == weights_hash(plain)
 
 
