@@ -140,7 +140,7 @@ def test_exit_codes_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["audit", str(study(tmp_path / "a", ladder=None)), "--format=json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["verdict"], len(document["lines"])) == (1, "not asked", 10)
-    assert set(document) == {"schema", "study", "folder", "protocol_sha256", "verdict", "lines"}
+    assert set(document) == {"schema", "study", "folder", "protocol_sha256", "verdict", "lines", "notes"}
     assert document["lines"][4] == {
         "line": 5, "name": "three sizes over 10x", "status": "not asked", "reason": "one size",
         "mend": "gptlab ladder=small",
