@@ -141,6 +141,9 @@ class ModelConfig:
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
     layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone
+    pattern: Any = _key(
+        {}, new=True
+    )  # kinds: keys of blocks by a name; order: names, again and again; rest: at the end
 
 
 @dataclass

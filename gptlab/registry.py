@@ -51,7 +51,7 @@ def _keys(schema: type, *without: str) -> frozenset[str]:
     return frozenset(f.name for f in dataclasses.fields(schema)) - set(without)
 
 
-MODEL_KEYS = _keys(ModelConfig, "options", "architecture", "layers")
+MODEL_KEYS = _keys(ModelConfig, "options", "architecture", "layers", "pattern")
 DATA_KEYS = _keys(DataConfig, "source", "prompt", "options")
 TRAIN_KEYS = _keys(TrainConfig, "optimizer", "schedule", "options")
 TEXT_TOKENIZERS = ("gpt2", "byte", "char")

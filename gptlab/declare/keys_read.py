@@ -16,7 +16,7 @@ from gptlab.model.slots import inner_parts
 # ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
 _SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
 _GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
-_GPT_FRAME |= {"embedding_scale", "layers"}
+_GPT_FRAME |= {"embedding_scale", "layers", "pattern"}
 # Keys that only a block reads, each with the branch that it belongs to.
 ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})
 FEED_FORWARD_KEYS = frozenset({"feed_forward", "shortcut_feed_forward"})

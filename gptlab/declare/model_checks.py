@@ -50,8 +50,16 @@ def _check_gpt(model: ModelConfig) -> None:
             code="tied-and-scaled",
             embedding_scale=model.embedding_scale,
         )
-    position = registry.get("position", model.position)
-    if acts_in_attention(position) and not any("position" in p.inputs for p in chosen(model)):
+    _check_positions(model)
+    _check_options(model.options, chosen(model), "model.options")
+    _check_construction(model)
+
+
+def _check_positions(model: ModelConfig) -> None:
+    """A position that acts inside attention finds one there; that of a layer acts nowhere else."""
+    inside = acts_in_attention(registry.get("position", model.position))
+    own = [block for block in blocks(model) if block.position == model.position]
+    if inside and not any("position" in part.inputs for block in own for part in block_parts(block)):
         raise wrong_value(
             "model.position",
             model.position,
@@ -59,8 +67,18 @@ def _check_gpt(model: ModelConfig) -> None:
             "Use position=none, which comes to the same.",
             code="position-without-attention",
         )
-    _check_options(model.options, chosen(model), "model.options")
-    _check_construction(model)
+    for block in blocks(model):
+        if block.position == model.position or acts_in_attention(registry.get("position", block.position)):
+            continue
+        if block.position != "none" or not inside:
+            what = "leaves out nothing here" if block.position == "none" else "acts on the embeddings of all layers"
+            raise ConfigError(
+                f"model.layers: position={block.position} {what}, where model.position={model.position}. A layer's own "
+                "position acts inside its attention (rope, alibi), or is none where the model's does.",
+                code="layer-position",
+                key="model.layers",
+                value=block.position,
+            )
 
 
 def _check_layers(model: ModelConfig) -> None:

@@ -17,7 +17,7 @@ from gptlab.values import kind_of, must_be, unknown_key
 NO_ABLATION = "none"
 GROUPS = ("model", "data", "train", "probes", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
-_OPTIONS = ("model.options.", "model.layers.", "data.options.", "train.options.")
+_OPTIONS = ("model.options.", "model.layers.", "model.pattern.", "data.options.", "train.options.")
 # Keys that the schema cannot list.
 _FREE_FORM = (*_OPTIONS, "experiment.options.", "launcher_options.", "train.kernels.")
 _HYDRA_HINTS = {

@@ -11,6 +11,7 @@ idle_values         values that one run does not use, and another run of the sam
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -28,6 +29,7 @@ from gptlab.declare.training_checks import check_training
 from gptlab.errors import ConfigError
 from gptlab.margin import Margin
 from gptlab.metrics import metric
+from gptlab.model.pattern import expanded
 from gptlab.store.config_file import literal
 
 
@@ -68,6 +70,8 @@ def settled_and_checked(config: Config, changed: Collection[str] = ()) -> Config
     `changed`: dotted keys that the user set, presets aside, perhaps with their values. The plugins are loaded.
     """
     schema.check_fields(config)
+    if config.model.architecture == "gpt":
+        config = replace(config, model=expanded(config.model))
     typed(config.probes)
     try:
         settled = settle(config)

@@ -126,7 +126,7 @@ def _marked(node: Any, prefix: str) -> Iterator[str]:
 
 def _kind(key: str) -> Any:
     """The type of a key; a block's own setting has that of the model's."""
-    return kind_of(re.sub(r"^model\.layers\.[^.]+\.", "model.", key))
+    return kind_of(re.sub(r"^model\.(layers|pattern\.kinds)\.[^.]+\.", "model.", key))
 
 
 def _is_text(key: str) -> bool:

@@ -16,6 +16,7 @@ from gptlab.model.branches import Branch, HasBranches
 from gptlab.model.contract import BlockOutput, Context, Given, check_handed, signature_of
 from gptlab.model.decoding import Decoding, empty
 from gptlab.model.layers import Embedding, Linear
+from gptlab.model.pattern import expanded
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
 
@@ -37,6 +38,7 @@ class GPT(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        config = expanded(config)
         parts = Parts(config)
         place = PLACEMENTS[config.norm_placement]
         self.context_length = config.context_length

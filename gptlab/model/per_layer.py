@@ -14,10 +14,11 @@ from gptlab.config import ModelConfig, check_fields
 from gptlab.errors import ConfigError
 from gptlab.values import misfits, unknown_key
 
-# What a block decides for itself. Sizes, embeddings, init and the kind of position belong to the whole model.
+# What a block decides for itself. Sizes, embeddings and init belong to the whole model; of positions, a block has those
+# that act inside its attention.
 BLOCK_KEYS = (
     "norm", "norm_placement", "layout", "activation", "feed_forward", "expansion", "hidden_dim",
-    "hidden_multiple", "feed_forward_bias", "attention",
+    "hidden_multiple", "feed_forward_bias", "attention", "position",
     "causal", "n_heads", "n_kv_heads", "head_dim", "qkv_bias", "attention_bias", "shortcut", "shortcut_attention",
     "shortcut_feed_forward", "drop_rate", "drop_attention", "drop_shortcut", "drop_feed_forward", "options",
 )  # fmt: skip
@@ -50,7 +51,10 @@ def layers_of(span: Any, n_layers: int) -> range:
 
 
 def layer_config(config: ModelConfig, layer: int) -> ModelConfig:
-    """The config of one block: the model's, with what `model.layers` says of it. ConfigError where that is wrong."""
+    """The config of one block: the model's, with what `model.layers` says of it. ConfigError where that is wrong.
+
+    A `model.pattern` has been written out as layers before (`gptlab.model.pattern`).
+    """
     changes: dict[str, Any] = {}
     options = {slot: dict(given) for slot, given in config.options.items()}
     origin: dict[str, str] = {}

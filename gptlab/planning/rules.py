@@ -110,6 +110,8 @@ def refuse_idle_ablations(composer: Composer, job: Job, baseline: Job) -> None:
 
 
 def _within(key: str, changed: dict[str, Any]) -> bool:
+    """Whether what a file sets under `key` is among the changes; a pattern of layers has become `model.layers`."""
+    key = "model.layers" if key.startswith("model.pattern") else key
     return any(other == key or other.startswith(f"{key}.") for other in changed)
 
 

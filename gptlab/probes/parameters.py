@@ -131,7 +131,7 @@ def flops_per_token(model: Model, config: ModelConfig, context: int) -> Flops:
         return _executed(model, context)
     # gptlab's own layouts take the number of their layer for a scale, which costs nothing.
     own = "gptlab.model.layouts"
-    if config.layers or any("layer" in part.inputs and part.module != own for part in chosen(config)):
+    if config.layers or config.pattern or any("layer" in part.inputs and part.module != own for part in chosen(config)):
         whole = _executed(model, context)
         return Flops(whole.forward / context, whole.visible / context)
     # No part knows its layer, so the blocks cost the same. One pass over 96 of them would take a second.

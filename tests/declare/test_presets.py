@@ -157,12 +157,14 @@ def test_an_ablation_changes_the_model_and_nothing_else(name: str) -> None:
     assert all(key.startswith("model.") for key in composer().ablation_keys(name))
     changed = delta(compose(*BASES.get(name, ())), compose(*BASES.get(name, ()), f"ablation={name}"))
     assert changed and all(key.startswith("model.") for key in changed)
-    assert set(composer().ablation_keys(name)) == set(changed), "every key of the file changes something"
+    keys = {"model.layers" if key.startswith("model.pattern") else key for key in composer().ablation_keys(name)}
+    found = {"model.layers" if "model.layers" in keys and key.startswith("model.layers") else key for key in changed}
+    assert keys == found, "every key of the file changes something"
 
 
 def test_no_two_ablations_declare_the_same() -> None:
     seen: dict[str, str] = {}
-    for name in set(ABLATIONS) - set(BASES):
+    for name in sorted(set(ABLATIONS) - set(BASES)):
         other = seen.setdefault(repr(delta(compose(), compose(f"ablation={name}"))), name)
         assert other == name, f"{other} and {name} are the same"
 

@@ -113,6 +113,7 @@ def other_values(model: ModelConfig, key: str) -> list[Any]:
     known: dict[str, list[Any]] = {"emb_dim": [16, 6], "n_heads": [1], "drop_rate": [0.0, 0.5], "expansion": [2.0, 8.0]}
     known |= {site: [rate] for site, rate in SITES.items()} | {"layer_sizes": [[3, 3, 2]], "drop_feed_forward": [0.3]}
     known |= {"hidden_dim": [5], "hidden_multiple": [5], "head_dim": [6]}
+    known |= {"pattern": [{"kinds": {"a": {"shortcut": "scaled"}}, "order": ["a"]}]}
     known |= {"n_kv_heads": [1], "layers": [{"0": {"shortcut": "scaled"}}, {"0-1": {"drop_shortcut": 0.4}}]}
     assert key in known, f"{key} is new: say here what else it can be"
     return known[key]
@@ -174,13 +175,23 @@ def test_a_key_changes_the_model_or_is_refused(name: str, key: str) -> None:
             continue
         ready = settled(variant)
         assert identity(ready) != identity(base)
-        assert key in GENERAL or any(changed.startswith(f"model.{key}") for changed in delta(base, ready))
+        place = {"pattern": "layers"}.get(key, key)  # which it comes to
+        assert key in GENERAL or any(changed.startswith(f"model.{place}") for changed in delta(base, ready))
         assert not same(evidence(base), evidence(ready)), f"{key}={value} changes nothing, and nobody says so"
 
 
 OTHER_OPTIONS: dict[str, Any] = {
     "attention.qk_norm": "rms", "attention.window": 2, "attention.scale": "inverse",
-    "attention.implementation": "manual", "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
+    "attention.implementation": "manual", "attention.gate": "headwise", "position.fraction": 0.5,
+    "position.scaling": "ntk", "position.original_context": 200, "position.beta_fast": 2.0,
+    "position.beta_slow": 4.0, "position.high_freq_factor": 8.0, "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
+}  # fmt: skip
+_YARN = {"scaling": "yarn", "factor": 2.0, "original_context": 2000}
+_LLAMA3 = {**_YARN, "scaling": "llama3"}
+STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only beside others
+    "position.scaling": {"scaling": "linear", "factor": 2.0}, "position.factor": {"scaling": "linear", "factor": 2.0},
+    "position.low_freq_factor": _LLAMA3, "position.high_freq_factor": _LLAMA3,
+    **{f"position.{name}": _YARN for name in ("original_context", "beta_fast", "beta_slow", "attention_factor")},
 }  # fmt: skip
 FEED_FORWARDS = [f"feed_forward={name}" for name in ("mlp", "glu", "geglu", "swiglu", "reglu", "bilinear")]
 
@@ -194,11 +205,13 @@ def all_options() -> Iterator[tuple[str, str, registry.Option]]:
 
 @pytest.mark.parametrize(("slot", "name", "option"), list(all_options()), ids=lambda part: getattr(part, "name", part))
 def test_an_option_changes_the_model(slot: str, name: str, option: registry.Option) -> None:
-    now = option.default
+    other = STANDS_ON.get(f"{slot}.{option.name}", {})
+    now = other.get(option.name, option.default)
     value = OTHER_OPTIONS.get(f"{slot}.{option.name}", (not now) if isinstance(now, bool) else None)
     value = (now or 0.0) * 2 + 0.25 if value is None else value
     base = gpt(**{slot: name}, tie_weights=option.name == "tied_std")
-    variant = replace(base, model=replace(base.model, options={slot: {option.name: value}}))
+    base = replace(base, model=replace(base.model, options={slot: other} if other else {}))
+    variant = replace(base, model=replace(base.model, options={slot: {**other, option.name: value}}))
     assert list(delta(settled(base), settled(variant))) == [f"model.options.{slot}.{option.name}"]
     # The two ways to compute attention differ in rounding at most, and that may be nothing.
     assert option.name == "implementation" or not same(evidence(base), evidence(variant))
