@@ -184,7 +184,8 @@ OTHER_OPTIONS: dict[str, Any] = {
     "attention.qk_norm": "rms", "attention.window": 2, "attention.scale": "inverse",
     "attention.implementation": "manual", "attention.gate": "headwise", "position.fraction": 0.5,
     "position.scaling": "ntk", "position.original_context": 200, "position.beta_fast": 2.0,
-    "position.beta_slow": 4.0, "position.high_freq_factor": 8.0, "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
+    "position.beta_slow": 4.0, "position.high_freq_factor": 8.0,
+    "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
 }  # fmt: skip
 _YARN = {"scaling": "yarn", "factor": 2.0, "original_context": 2000}
 _LLAMA3 = {**_YARN, "scaling": "llama3"}
