@@ -24,8 +24,8 @@ usage: gptlab plan [KEY=VALUE ...] [--parts] [--format table|json] [--config-dir
 Shows the runs that the same words without `plan` would start: for each variant its exact difference to the baseline,
 parameters, forward FLOPs per token, memory (weights; peak of the gradient probe or of training, estimated), what each
 training would spend, and below that which runs are there already, and what would be done with them. Nothing is run.
-`-` stands for a number that cannot be had without running; why is said below. `--parts` counts the parameters of each
-part of the model, in its first block and in all; the JSON has them always.
+`-` stands for a number that cannot be had without running; why is said below. `--parts` counts the parameters and the
+forward FLOPs per token of each part of the model, in its first block and in all; the JSON has them always.
 
   gptlab plan experiment=chapter4
   gptlab plan --parts
@@ -98,20 +98,37 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
 
 
 def _print_parts(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
-    """Parameters by part: of the first block, and of the whole model."""
+    """Parameters and forward FLOPs per token by part: of the first block, and of the whole model."""
     from rich.text import Text
 
-    table = _table("variant", "part", "in the first block", "in the model", "share")
+    table = _table(
+        "variant",
+        "part",
+        "parameters\nof block 0",
+        "parameters",
+        "share",
+        "FLOPs/token\nof block 0",
+        "FLOPs/token",
+        "share",
+    )
     for run in _variants(plan):
         cost = costs[run.id]
-        for key, size in cost.items():
-            if not key.startswith("parameters/"):
-                continue
-            part = key.removeprefix("parameters/")
-            block = cost["block"].get(part)
-            cells = (run.label, part, "" if block is None else f"{block:,}", f"{size:,}")
-            table.add_row(*map(Text, (*map(printable, cells), f"{size / cost['parameters']:.1%}")))
+        sizes = {key.removeprefix("parameters/"): size for key, size in cost.items() if key.startswith("parameters/")}
+        flops, total = cost["flops_by_part"], cost["flops_forward_per_token"]
+        for part in dict.fromkeys([*sizes, *(flops or {})]):
+            counted = [*_part(part, cost["block"], sizes, cost["parameters"])]
+            counted += ["-"] * 3 if flops is None else _part(part, cost["block_flops"], flops, total)
+            table.add_row(*(Text(printable(cell)) for cell in (run.label, part, *counted)))
     _console().print(table)
+
+
+def _part(part: str, block: dict[str, float], model: dict[str, float], total: float) -> list[str]:
+    """Cells: of the first block, of the model, and the share of the whole. Empty where the part has none."""
+    return [
+        f"{block[part]:,}" if part in block else "",
+        f"{model[part]:,}" if part in model else "",
+        f"{model[part] / total:.1%}" if part in model else "",
+    ]
 
 
 def _table(*headings: str) -> Table:

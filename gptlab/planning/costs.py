@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gptlab.config import Config
@@ -13,6 +14,8 @@ def cost(config: Config) -> dict[str, Any]:
     """Counts of one variant by metric name, and
 
     `block`     parameters of its first block by part, exactly
+    `flops_by_part`, `block_flops`  forward FLOPs per token by part, of the model and of its first block; null where
+                they cannot be had
     `peak_mib`  what the gradient probe and the training, where there are any, need at their peak
     `steps`, `tokens`, `training_flops`  what a training is going to spend
     `missing`   name -> why the number cannot be had; it is null then
@@ -21,6 +24,12 @@ def cost(config: Config) -> dict[str, Any]:
 
     counts = counted(config)
     found: dict[str, Any] = {**counts.numbers, **dict.fromkeys(counts.missing), "block": block_sizes(config.model)}
+    found["flops_by_part"] = found["block_flops"] = None
+    if counts.flops:
+        sized = [name.removeprefix("parameters/") for name in counts.numbers if name.startswith("parameters/")]
+        tokens = config.model.architecture == "gpt"  # the layers of deep_mlp are told apart by weights and biases
+        found["flops_by_part"] = _exactly(counts.flops.parts, sized if tokens else ())
+        found["block_flops"] = _exactly(counts.flops.first_block, found["block"] if tokens else ())
     missing = dict(counts.missing)
     found["peak_mib"], why = _peak(config)
     if why:
@@ -35,6 +44,12 @@ def cost(config: Config) -> dict[str, Any]:
             if budget.uncounted:
                 missing["training_flops"] = budget.uncounted
     return found | {"missing": missing}
+
+
+def _exactly(parts: Mapping[str, float], names: Iterable[str]) -> dict[str, float | int]:
+    """By part, those of `names` too that cost nothing. Whole but where a window leaves a fraction for each token."""
+    known = dict.fromkeys(names, 0.0) | dict(parts)
+    return {part: int(value) if value == int(value) else value for part, value in known.items()}
 
 
 def _peak(config: Config) -> tuple[float | None, str]:

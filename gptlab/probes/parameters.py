@@ -5,32 +5,23 @@ Parameters are unique tensors, so a tied head counts once. FLOPs are those of th
 holds, all of the context where it has none, and the causal half is *not* taken off, as in the usual 6N + 12LdT. The
 second number, `flops_visible_per_token`, counts only the pairs of tokens that the mask lets through.
 
-A part may count itself, where torch cannot see what it does or where it needs values:
-
-    def flops(self, tokens: int) -> int:                       # of one row of `tokens` tokens; its output has
-        ...                                                    # the shape of its first input
-    def masked_flops(self, tokens: int) -> tuple[int, int]:    # of what is executed, what the mask makes vain:
-        ...                                                    # beyond the window, and the rest (the causal half)
-
-A part that can be counted in neither way leaves a missing number, with the reason.
+A part may say its own FLOPs, or what its mask makes vain (`gptlab.model.counting`). One that can be counted in neither
+way leaves a missing number, with the reason.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from gptlab.config import Config, ModelConfig
 from gptlab.declare.keys_read import chosen
 from gptlab.model import GPT, Model, skeleton
-from gptlab.probes.dry_run import UncountableError, dry_run
+from gptlab.probes.dry_run import UncountableError
+from gptlab.probes.flop_meter import Spent, metered
 from gptlab.probes.groups import group_of
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
@@ -40,19 +31,26 @@ FLOPS = ("flops_forward_per_token", "flops_visible_per_token", "flops_training_p
 
 
 @dataclass(frozen=True)
+class Flops:
+    """Of a forward pass: `forward` by the convention, `visible` through the mask alone.
+
+    `parts` and `first_block`: part -> its share of `forward`, in the whole model and in its first block. Parts are
+    named as those of the parameters are; what a block or the model computes outside of them is `block` and `model`.
+    """
+
+    forward: float
+    visible: float
+    parts: dict[str, float] = field(default_factory=dict)
+    first_block: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Counts:
     """Metric -> number, and metric -> why it cannot be had."""
 
     numbers: dict[str, float | int] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Flops:
-    """Of one forward pass over a row of tokens: `forward` by the convention, `visible` through the mask alone."""
-
-    forward: float
-    visible: float
+    flops: Flops | None = None  # per token; None where they cannot be had
 
 
 @register("probe", "parameters", static=True)
@@ -92,7 +90,7 @@ def counted(config: Config) -> Counts:
         return Counts(counts, dict.fromkeys(FLOPS, str(error)))
     # The backward pass makes two products for each of the forward's.
     values = (round(flops.forward), round(flops.visible), 3 * round(flops.forward))
-    return Counts(counts | dict(zip(FLOPS, values, strict=True)))
+    return Counts(counts | dict(zip(FLOPS, values, strict=True)), flops=flops)
 
 
 def reasons(missing: Mapping[str, str]) -> dict[str, list[str]]:
@@ -128,53 +126,32 @@ def flops_per_token(model: Model, config: ModelConfig, context: int) -> Flops:
     """
     model.requires_grad_(False)
     if not isinstance(model, GPT):
-        return _executed(model, context)
+        return _sum(metered(model, context), 1)
     # gptlab's own layouts take the number of their layer for a scale, which costs nothing.
     own = "gptlab.model.layouts"
     if config.layers or config.pattern or any("layer" in part.inputs and part.module != own for part in chosen(config)):
-        whole = _executed(model, context)
-        return Flops(whole.forward / context, whole.visible / context)
-    # No part knows its layer, so the blocks cost the same. One pass over 96 of them would take a second.
+        return _sum(metered(model, context), context)
+    # No part knows its layer, so the blocks cost the same, and one stands for all: 96 would take a second.
     blocks = model.trf_blocks
-    one, none = nn.ModuleList(list(blocks)[:1]), nn.ModuleList()
     try:
-        model.trf_blocks = none
-        frame = _executed(model, context)
-        model.trf_blocks = one
-        first = _executed(model, context)
+        model.trf_blocks = nn.ModuleList(list(blocks)[:1])
+        spent = metered(model, context)
     finally:
         model.trf_blocks = blocks
-    forward, visible = (
-        (outside + len(blocks) * (inside - outside)) / context
-        for outside, inside in ((frame.forward, first.forward), (frame.visible, first.visible))
-    )
-    return Flops(forward, visible)
+    return _sum(spent, context, len(blocks))
 
 
-def _executed(model: Model, context: int) -> Flops:
-    """Of one row: what torch executes and what parts say of themselves, less what masks make vain."""
-    itself = [module for module in model.modules() if _method(module, "flops")]
-    with _standing_in(itself), FlopCounterMode(display=False) as counter:
-        dry_run(model, 1, context)
-    total = counter.get_total_flops() + sum(_method(module, "flops")(context) for module in itself)
-    inside = {part for module in itself for part in module.modules()}
-    masks = [_method(m, "masked_flops") for m in model.modules() if m not in inside or m in itself]
-    vain = [masked(context) for masked in masks if masked]
-    beyond, rest = sum(a for a, _ in vain), sum(b for _, b in vain)
-    return Flops(total - beyond, total - beyond - rest)
-
-
-def _method(module: nn.Module, name: str) -> Any:
-    return getattr(module, name, None)
-
-
-@contextmanager
-def _standing_in(modules: list[nn.Module]) -> Iterator[None]:
-    """Parts that count themselves are not computed: each gives an empty tensor like its first input."""
-    for module in modules:
-        module.forward = lambda x, *_, **__: torch.empty_like(x)
-    try:
-        yield
-    finally:
-        for module in modules:
-            del module.forward
+def _sum(spent: Spent, tokens: int, copies: int = 1) -> Flops:
+    """The totals of a pass, per token, where each block that was passed stands for `copies` of its kind."""
+    parts: Counter[str] = Counter()
+    first: Counter[str] = Counter()
+    vain = 0
+    for (layer, part), cost in spent.items():
+        times = 1 if layer is None else copies
+        parts[part] += times * cost.forward
+        vain += times * cost.masked
+        if layer == 0:
+            first[part] += cost.forward
+    forward = parts.total()
+    each, of_first = ({part: cost / tokens for part, cost in found.items() if cost} for found in (parts, first))
+    return Flops(forward / tokens, (forward - vain) / tokens, each, of_first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 from dataclasses import replace
@@ -9,10 +10,13 @@ from dataclasses import replace
 import pytest
 from torch import Tensor, nn
 
+from gptlab.cli import main
 from gptlab.config import Config, DataConfig, ModelConfig, ParametersProbe, ProbesConfig
 from gptlab.model import skeleton
+from gptlab.planning.costs import cost
 from gptlab.probes import Subject, parameters
 from gptlab.probes.parameters import count, group_sizes
+from gptlab.probes.parameters import counted as counted_whole
 from gptlab.registry import register
 
 SMALL = ModelConfig(vocab_size=61, context_length=12, emb_dim=24, n_heads=3, n_layers=3)
@@ -91,6 +95,79 @@ def test_flops_are_the_closed_form(changes: dict[str, object], context: int) -> 
     counts = counted(context, **changes)
     assert counts["flops_forward_per_token"] == 2 * matmul_weights(m) + scores
     assert counts["flops_training_per_token"] == 3 * counts["flops_forward_per_token"]
+
+
+@pytest.mark.parametrize("context", [1, 5, 12])
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_flops_by_part_are_the_closed_forms_and_add_up(changes: dict[str, object], context: int) -> None:
+    m = replace(SMALL, **changes)
+    config = Config(model=m, probes=ProbesConfig(parameters=ParametersProbe(context=context)))
+    flops, found = counted_whole(config).flops, cost(config)
+    assert flops is not None
+    d, width = m.emb_dim, int(m.expansion * m.emb_dim + 0.5)
+    block = {
+        "attention": (8 * d * d + 4 * context * d) * (m.attention == "multi_head"),
+        "feed_forward": 4 * d * width * (m.feed_forward == "mlp"),
+    }
+    block = {part: value for part, value in block.items() if value and m.n_layers}
+    whole = {part: m.n_layers * value for part, value in block.items()} | {"head": 2 * m.vocab_size * d}
+    assert (flops.first_block, flops.parts) == (block, whole)
+    assert sum(found["flops_by_part"].values()) == found["flops_forward_per_token"]
+    assert {part: value for part, value in found["flops_by_part"].items() if value} == whole
+    assert {part: value for part, value in found["block_flops"].items() if value} == block
+    assert found["flops_by_part"].keys() == {part for part in closed_form(m) if closed_form(m)[part]}  # 0 is said too
+
+
+def test_flops_by_part_of_the_124m_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--parts", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["runs"][0]["cost"]
+    assert found["block_flops"] == {"attention": 7_864_320, "feed_forward": 9_437_184, "norm": 0}
+    assert found["flops_by_part"] == {
+        "token_embedding": 0,
+        "position": 0,
+        "attention": 94_371_840,
+        "feed_forward": 113_246_208,
+        "norm": 0,
+        "final_norm": 0,
+        "head": 77_194_752,
+    }
+    assert main(["plan", "--parts"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"{number:,}" in out for number in (7_864_320, 9_437_184, 94_371_840, 113_246_208, 77_194_752))
+
+
+def test_flops_of_a_window_are_fractions_that_add_up() -> None:
+    config = Config(model=replace(SMALL, options={"attention": {"window": 5}}))
+    flops, found = counted_whole(config).flops, cost(config)
+    assert flops is not None and sum(flops.parts.values()) == pytest.approx(flops.forward, rel=1e-12)
+    assert round(sum(found["flops_by_part"].values())) == found["flops_forward_per_token"]
+
+
+@pytest.mark.usefixtures("scratch_registry")
+def test_a_part_that_counts_itself_is_counted_as_often_as_it_is_called() -> None:
+    @register("feed_forward", "test_twice_counted")
+    class Twice(nn.Module):
+        """One inner part, used twice; it counts itself, and so does what it holds, which is not asked."""
+
+        def __init__(self, emb_dim: int) -> None:
+            super().__init__()
+            self.inner = Says(emb_dim)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(self.inner(x))
+
+    class Says(nn.Linear):
+        def __init__(self, emb_dim: int) -> None:
+            super().__init__(emb_dim, emb_dim)
+            self.deeper = nn.Identity()
+            self.deeper.flops = lambda tokens: 10**9  # type: ignore[assignment]
+
+        def flops(self, tokens: int) -> int:
+            return 7 * tokens
+
+    flops = counted_whole(Config(model=replace(SMALL, feed_forward="test_twice_counted"))).flops
+    assert flops is not None and flops.first_block["feed_forward"] == 14
+    assert flops.parts["feed_forward"] == 14 * SMALL.n_layers
 
 
 @pytest.mark.parametrize("changes", [{"causal": False}, {"activation": "relu"}, {"qkv_bias": True}], ids=str)
