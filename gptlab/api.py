@@ -74,7 +74,11 @@ class Run:
     def _table(self, stem: str) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.read_csv(self._existing(f"{stem}.csv"))
+        from gptlab.store.csv_text import unguarded
+
+        frame = pd.read_csv(self._existing(f"{stem}.csv"))
+        texts = frame.select_dtypes(exclude="number").columns
+        return frame.assign(**{name: frame[name].map(unguarded, na_action="ignore") for name in texts})
 
     def _existing(self, name: str) -> Path:
         path = self.folder / name

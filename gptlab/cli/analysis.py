@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from gptlab.config import Config
 from gptlab.errors import GptlabError
 from gptlab.running.execute import threads
+from gptlab.store.csv_text import csv_text
 from gptlab.store.files import make_folder
 
 if TYPE_CHECKING:
     from gptlab.analyses import Findings
 
 FOLDER = "analysis"
+DIGITS = 6  # significant ones
 
 
 def analyse(variants: Sequence[Config], study: Path) -> int:
@@ -80,22 +80,19 @@ def show(findings: Findings) -> None:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("meaning", overflow="fold")
     for name, value, meaning in findings.summary:
-        table.add_row(Text(name), Text(_cell(value, thousands=True)), Text(meaning))
+        table.add_row(Text(name), Text(_cell(value)), Text(meaning))
     Console(width=None if sys.stdout.isatty() else 140, highlight=False).print(table)
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: Any, thousands: bool = False) -> str:
     """Counts exactly, other numbers with six digits: what is further right differs between processors."""
+    columns = list(rows[0]) if rows else []
+    return csv_text(columns, ([row[key] for key in columns] for row in rows), DIGITS)
+
+
+def _cell(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value).lower()
     if isinstance(value, int):
-        return f"{value:,}" if thousands else str(value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return f"{value:,}"
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else str(value)

@@ -19,9 +19,9 @@ _BOOLEANS = frozenset(("true", "false"))
 _QUOTED = frozenset(',"\r\n')
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A header and a line for each row; lines end with a newline alone."""
-    return "".join(",".join(map(_written, line)) + "\n" for line in (columns, *rows))
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[Any]], digits: int | None = None) -> str:
+    """A header and a line for each row; lines end with a newline alone. `digits`: significant ones of a fraction."""
+    return "".join(",".join(_written(cell, digits) for cell in line) + "\n" for line in (columns, *rows))
 
 
 def guarded(cell: Any) -> Any:
@@ -54,8 +54,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _written(cell: Any) -> str:
+def _written(cell: Any, digits: int | None) -> str:
     if cell is None:
         return ""
-    text = repr(float(cell)) if isinstance(cell, float) else str(guarded(cell))
+    if isinstance(cell, float):
+        return repr(float(cell)) if digits is None else f"{cell:.{digits}g}"
+    text = str(guarded(cell))
     return f'"{text.replace(chr(34), chr(34) * 2)}"' if not _QUOTED.isdisjoint(text) else text

@@ -155,3 +155,92 @@ def test_the_tables_of_a_run_are_guarded_too(tmp_path: Path, monkeypatch: pytest
     assert execute.execute(config, tmp_path / "run")["state"] == "finished"
     read = read_layers(tmp_path / "run", {})
     assert [row["part"] for row in read][: len(HOSTILE)] == HOSTILE and {row["metric"] for row in read} == {"NA"}
+
+
+def assert_comes_back(text: str, rows: list[dict[str, Any]], folder: Path) -> None:
+    """Both readers, with the guard off, find these rows: texts as they were, numbers with every digit."""
+    for read in (by_csv(text), by_pandas(folder / "x.csv", text)):
+        assert len(read) == len(rows)
+        for line, row in zip(read, rows, strict=True):
+            assert list(line) == list(row)
+            for key, value in row.items():
+                found = line[key]
+                if isinstance(value, str) and value:
+                    assert unguarded(found) == value, key
+                elif isinstance(value, bool):
+                    assert str(found) == str(value), key
+                elif isinstance(value, int | float) and math.isfinite(value):
+                    assert float(found) == value, key
+                else:
+                    assert found == "" or math.isnan(float(found)) or float(found) == value, key
+
+
+def test_a_comparison_comes_back(tmp_path: Path) -> None:
+    from gptlab.comparing.assemble import compare
+    from gptlab.comparing.tidy import records
+    from gptlab.show.exports import export
+    from gptlab.texts import printable
+    from tests.support.seeded import Arm, make_seeded
+
+    labels = [text for text in dict.fromkeys(HOSTILE) if printable(text).strip() and text != "none"]
+    arms = [Arm("none", {1: 3.0, 2: 3.1})]
+    arms += [Arm(label, {1: 3.0 + n, 2: 3.2 + n}, {"n_layers": n + 3}) for n, label in enumerate(labels)]
+    comparison = compare([make_seeded(tmp_path, arms)])
+    rows = [
+        {key: printable(value) if isinstance(value, str) else value for key, value in row.items()}
+        for row in records(comparison)
+    ]
+    assert {row["variant"] for row in rows} >= {printable(label) for label in labels}
+    assert_comes_back(export(comparison, "csv"), rows, tmp_path)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(texts, st.integers(-(2**53), 2**53), texts, st.booleans()), min_size=1, max_size=4))
+def test_what_an_analysis_found_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, str, bool]]
+) -> None:
+    from gptlab.analyses import Findings
+    from gptlab.cli.analysis import write
+
+    folder = tmp_path_factory.mktemp("analysis")
+    table = [dict(zip(("name", "count", "shows", "holds"), row, strict=True)) for row in rows]
+    write(Findings([(name, count, shows) for name, count, shows, _ in rows], {"mine": table}), folder)
+    summary = [{"quantity": name, "value": count, "meaning": shows} for name, count, shows, _ in rows]
+    assert_comes_back((folder / "summary.csv").read_bytes().decode(), summary, folder)
+    assert_comes_back((folder / "mine.csv").read_bytes().decode(), table, folder)
+
+
+def test_fractions_of_an_analysis_have_six_digits(tmp_path: Path) -> None:
+    from gptlab.analyses import Findings
+    from gptlab.cli.analysis import write
+
+    write(Findings([("share", 1 / 3, "a third"), ("count", 163_009_536, "=all")]), tmp_path)
+    assert (tmp_path / "summary.csv").read_text() == (
+        "quantity,value,meaning\nshare,0.333333,a third\ncount,163009536,'=all\n"
+    )
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if text.strip() and "\x00" not in text])
+def test_the_verdicts_on_claims_come_back(tmp_path: Path, text: str) -> None:
+    from gptlab.book.reproduce.claims import Claim
+    from gptlab.book.reproduce.rendering import export
+    from gptlab.book.reproduce.verdicts import Result
+
+    claim = Claim(text, text, text, text, "0.023", "exact", "reproduced")
+    results = [Result(claim, "reproduced", 0.0231, text), Result(claim, "differs", text, text)]
+    row = {"id": text, "group": text, "source": text, "claim": text, "published": 0.023, "got": 0.0231,
+           "difference": 0.0231 - 0.023, "tolerance": "exact", "verdict": "reproduced", "shows": text}  # fmt: skip
+    (first, second) = by_csv(export(results, "csv"))
+    assert_comes_back(export(results[:1], "csv"), [row], tmp_path)
+    assert (unguarded(second["got"]), second["difference"], first["published"]) == (text, "", "0.023")
+
+
+def test_the_tables_of_a_run_from_python_have_no_guard(tmp_path: Path) -> None:
+    from gptlab.api import Run
+
+    lines = [(0, 1, text, "norm", 1.5) for text in HOSTILE] + [(0, None, "", "norm", 2.5)]
+    files.write_text(tmp_path / "layers.csv", csv_text(["step", "layer", "part", "metric", "value"], lines))
+    files.write_json(tmp_path / "result.json", {"state": "finished"})
+    frame = Run(tmp_path, {"state": "finished"}).layers
+    assert frame["part"].tolist()[:-1] == HOSTILE and frame["part"].isna().tolist()[-1]
+    assert frame["layer"].isna().sum() == 1 and frame["value"].tolist() == [1.5] * len(HOSTILE) + [2.5]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
@@ -13,6 +11,7 @@ from typing import Any
 
 from gptlab.book.reproduce.claims import Claim
 from gptlab.book.reproduce.verdicts import Result
+from gptlab.store.csv_text import csv_text
 
 COLORS = {"reproduced": "green", "within tolerance": "green", "differs": "yellow", "not computable here": "dim"}
 COLUMNS = ("id", "group", "source", "claim", "published", "got", "difference", "tolerance", "verdict", "shows")
@@ -25,11 +24,7 @@ def export(results: Sequence[Result], format: str) -> str:
     if format == "md":
         return _markdown(results)
     if format == "csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_row(result) for result in results)
-        return text.getvalue()
+        return csv_text(COLUMNS, (_cells(result) for result in results))
     whole = [{**_row(r), "got": r.got, "as_expected": r.as_expected, "seconds": round(r.seconds, 3)} for r in results]
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
@@ -130,6 +125,13 @@ def _row(result: Result) -> dict[str, Any]:
         "verdict": result.verdict,
         "shows": result.shows,
     }
+
+
+def _cells(result: Result) -> list[Any]:
+    """A row for tables: what was published is a number where it is one."""
+    value = result.claim.value
+    row = _row(result) | ({"published": value} if isinstance(value, int | float) else {})
+    return [row[column] for column in COLUMNS]
 
 
 def _markdown(results: Sequence[Result]) -> str:
