@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,65 @@ def test_a_plugins_kind_of_data_is_hashed(here: Path, monkeypatch: pytest.Monkey
     write_over(here / "text.txt", OTHER)
     assert [d.stale for d in survey(plan, study)] == ["the data (data.source=noted)"]
     assert list_runs("outputs")[0].stale == f"the text of {here / 'text.txt'}"
+
+
+def code_of(name: str) -> str:
+    """Its hash, as a new process would compute it."""
+    dependencies._module.cache_clear()
+    return dependencies._module(name)
+
+
+@pytest.mark.parametrize(
+    ("statement", "file"),
+    [
+        ("import helper_of_mine", "helper_of_mine.py"),
+        ("def later():\n    from helper_of_mine import factor", "helper_of_mine.py"),
+        ("import parts_of_mine.scale as scale", "parts_of_mine/scale.py"),
+        ("import parts_of_mine.scale", "parts_of_mine/__init__.py"),
+        ("from parts_of_mine import scale", "parts_of_mine/scale.py"),
+        ("import helper_of_mine", "below_helper.py"),  # which that one imports
+        ("import parts_of_mine.scale", "parts_of_mine/unit.py"),  # from . import unit
+        ("import parts_of_mine.scale", "parts_of_mine/inner/deep.py"),  # from .inner.deep import x
+    ],
+)
+def test_what_a_plugin_imports_of_its_folder_belongs_to_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, statement: str, file: str
+) -> None:
+    monkeypatch.syspath_prepend(here)
+    parts = here / "parts_of_mine"
+    (parts / "inner").mkdir(parents=True)
+    (here / "helper_of_mine.py").write_text("import math, torch, gptlab, below_helper\nfactor = 2\n")
+    (here / "below_helper.py").write_text("import helper_of_mine\n")
+    (parts / "__init__.py").write_text("")
+    (parts / "scale.py").write_text("from . import unit\nfrom .inner.deep import x\n")
+    (parts / "unit.py").write_text("one = 1\n")
+    (parts / "inner" / "deep.py").write_text("x = 1\n")
+    (here / "not_imported.py").write_text("x = 1\n")
+    (here / "plugin_with_helper.py").write_text(f"{statement}\n")
+    before = code_of("plugin_with_helper")
+    assert before and code_of("plugin_with_helper") == before
+    (here / "not_imported.py").write_text("x = 2\n")
+    assert code_of("plugin_with_helper") == before
+    (here / file).write_text((here / file).read_text() + "other = 3\n")
+    assert code_of("plugin_with_helper") != before
+
+
+def test_a_plugin_by_itself_has_the_hash_of_its_text(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that were recorded before the imports belonged to it are not taken for changed."""
+    monkeypatch.syspath_prepend(here)
+    text = b"import math\nimport torch\nfrom gptlab.registry import register\n"
+    (here / "plugin_alone.py").write_bytes(text)
+    assert code_of("plugin_alone") == sha256(b"plugin_alone.py\0" + sha256(text).digest()).hexdigest()
+    (here / "plugin_alone.py").write_bytes(b"def broken(:\n")
+    assert code_of("plugin_alone")
+
+
+def test_installed_packages_are_not_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = here / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(place)
+    (place / "plugin_installed.py").write_text("import other_installed\n")
+    (place / "other_installed.py").write_text("x = 1\n")
+    before = code_of("plugin_installed")
+    (place / "other_installed.py").write_text("x = 2\n")
+    assert code_of("plugin_installed") == before
