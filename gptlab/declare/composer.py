@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from gptlab.config import Config, flatten
-from gptlab.declare import sources
+from gptlab.declare import option_texts, sources
 from gptlab.declare.hydra_errors import OPTIONS, translated
 from gptlab.declare.layer_spans import as_written, for_hydra, one_key_each
 from gptlab.declare.overrides import ablations, check_key, label, normalised, sets_values, settings
@@ -110,6 +110,9 @@ class Composer:
                     override=override.input_line,
                 )
         composed = self._composed(texts)
+        if (retyped := option_texts.quoted(texts, composed)) != texts:
+            return self.job(retyped)
+        composed = option_texts.as_written(composed, self._files.written)
         changed = self._changed(composed, parsed)
         try:
             config = from_omegaconf(composed, changed)

@@ -17,6 +17,7 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError
 
+from gptlab.declare.option_texts import Written, written
 from gptlab.declare.sources import CONF_DIR, shown
 from gptlab.declare.typed_text import keep
 from gptlab.declare.user_files import UserFile, check_values, looked_at
@@ -30,6 +31,7 @@ class CheckedRepository(ConfigRepository):
         super().__init__(search_path)
         self._folders = folders
         self._files: dict[str, UserFile] = {}
+        self.written: Written = {}  # options, as the files that were loaded have them
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CheckedRepository:
         """Hydra copies it for each composition, to give it other sources; what was looked at stays known."""
@@ -57,7 +59,9 @@ class CheckedRepository(ConfigRepository):
                 line=line,
             ) from error
         if result is not None and isinstance(result.config, DictConfig):
-            keep(result.config, self._files[name].tree, self._files[name].package)
+            file = self._files[name]
+            keep(result.config, file.tree, file.package)
+            self.written |= written(file.tree, file.package, OmegaConf.to_container(result.config, resolve=False))
         if result is not None and "/" in name:
             check_values(self._files[name], OmegaConf.to_container(result.config, resolve=False), name)
         return result

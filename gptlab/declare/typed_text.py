@@ -103,7 +103,7 @@ def keep(config: DictConfig, tree: yaml.Node, package: str) -> None:
 
 def plain_numbers(tree: yaml.Node, package: str, place: str) -> None:
     """ConfigError, with its line, for the first number of a file that is no plain decimal one."""
-    for path, node in _scalars(tree, []):
+    for path, node in scalars(tree, []):
         if node.style is None and node.tag.endswith((":int", ":float")):
             key = ".".join([package, *path] if package else path)
             refuse_odd_number(key.removeprefix("hydra.sweeper.params."), node.value, f"{place}, line {_line(node)}: ")
@@ -179,7 +179,7 @@ def _check_interpolations(key: str, value: str) -> None:
 
 
 def _misread(tree: yaml.Node, package: list[str], path: list[str]) -> Iterator[tuple[list[str], str]]:
-    for where, node in _scalars(tree, path):
+    for where, node in scalars(tree, path):
         key = ".".join([*package, *where])
         swept = key.startswith("hydra.sweeper.params.")
         if node.style is not None or node.tag.endswith(":str") or not (swept or _is_text(key)):
@@ -189,14 +189,14 @@ def _misread(tree: yaml.Node, package: list[str], path: list[str]) -> Iterator[t
             yield where, node.value
 
 
-def _scalars(node: yaml.Node, path: list[str]) -> Iterator[tuple[list[str], yaml.ScalarNode]]:
+def scalars(node: yaml.Node, path: list[str]) -> Iterator[tuple[list[str], yaml.ScalarNode]]:
     """Every single value below keys, with the keys that lead to it."""
     for name, value in node.value if isinstance(node, yaml.MappingNode) else ():
         where = [*path, str(name.value)]
         if isinstance(value, yaml.ScalarNode):
             yield where, value
         else:
-            yield from _scalars(value, where)
+            yield from scalars(value, where)
 
 
 def _line(node: yaml.Node) -> int:

@@ -14,6 +14,7 @@ from hydra.core.override_parser.types import Glob, Override
 from omegaconf import OmegaConf
 
 from gptlab.declare.composer import Composer
+from gptlab.declare.option_texts import members
 from gptlab.declare.overrides import normalised, sets_values
 from gptlab.errors import ConfigError, closest
 
@@ -61,7 +62,7 @@ def choices(composer: Composer, override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [str(override.input_line)]
     key = override.get_key_element()
-    values = [str(value) for value in composer.sweep_values(override)]
+    values = members(str(override.input_line)) or [str(value) for value in composer.sweep_values(override)]
     if not values:
         raise _nothing(override, composer.groups.get(override.key_or_group, []))
     return normalised(f"{key}={value}" for value in values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from gptlab.config import identity
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer, compose
+from gptlab.declare.option_texts import quoted
 from gptlab.declare.typed_text import as_typed, free_texts, in_quotes
 from gptlab.errors import ConfigError
 from gptlab.planning.plan import expand
@@ -198,3 +201,112 @@ def test_a_path_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("key", sorted(free_texts()))
 def test_which_keys_hold_free_text(key: str) -> None:
     assert line_value(f"{key}=a, b [c] = d") == "a, b [c] = d"
+
+
+@pytest.fixture
+def texty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scratch_registry: None) -> str:
+    """A plugin of each kind that has options, each with an option that holds text."""
+    (tmp_path / "texty_plugin.py").write_text(
+        "from torch import nn\n"
+        "from gptlab.registry import register\n"
+        "@register('norm', 'texty')\n"
+        "class Texty(nn.Module):\n"
+        "    'A norm with a word.'\n"
+        "    def __init__(self, dim: int, word: str = 'a', eps: float = 1e-5, maybe: str | None = 'b') -> None:\n"
+        "        super().__init__()\n"
+        "    def forward(self, x):\n"
+        "        return x\n"
+        "@register('optimizer', 'texty')\n"
+        "def optimizer(groups, word: str = 'a'):\n"
+        "    'An optimizer with a word.'\n"
+        "@register('data', 'texty', tokenizers=())\n"
+        "def data(vocab_size, word: str = 'a', number: float = 1.0):\n"
+        "    'Data with a word.'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "texty_plugin", raising=False)
+    return "texty_plugin"
+
+
+ODD = ["1e3", "1.10", "+5", "7", "true", "False", "inf", "nan", "1_000", "-1e-3"]
+
+
+@pytest.mark.parametrize("text", [*ODD, "null", "off", "plain"])
+def test_an_option_that_holds_text_keeps_it(texty: str, text: str) -> None:
+    words = [*TINY, f"plugins=[{texty}]", "model.norm=texty", f"model.options.norm.word={text}"]
+    config = compose(words)
+    assert config.model.options["norm"]["word"] == text
+    assert config.label == f"norm=texty+norm.word={text}"
+    again = compose([*words[:-1], f"model.options.norm.word={in_quotes(text)}"])
+    assert identity(again) == identity(config)
+
+
+def test_what_is_no_text_is_read_as_ever(texty: str) -> None:
+    words = [*TINY, f"plugins=[{texty}]", "model.norm=texty"]
+    assert compose([*words, "model.options.norm.eps=1e-3"]).model.options == {"norm": {"eps": 1e-3}}
+    assert compose([*words, "model.options.norm.maybe=null"]).model.options == {"norm": {"maybe": None}}
+    assert compose([*words, "model.options.norm.maybe=1e3"]).model.options == {"norm": {"maybe": "1e3"}}
+    with pytest.raises(ConfigError) as caught:
+        compose([*words, "model.options.norm.wrod=1e3"])
+    assert caught.value.code == "unknown-name"
+
+
+@pytest.mark.parametrize("sweep", ["1e3,2e3,true", "choice(1e3,2e3,true)", "1e3, 2e3, true", "'1e3','2e3','true'"])
+def test_a_sweep_over_texts_of_an_option(texty: str, sweep: str) -> None:
+    words = [*TINY, f"plugins=[{texty}]", "model.norm=texty", f"model.options.norm.word={sweep}"]
+    runs = expand(words).runs
+    assert [run.config.model.options["norm"]["word"] for run in runs] == ["1e3", "2e3", "true"]
+    assert [run.config.label for run in runs] == ["norm.word=1e3", "norm.word=2e3", "norm.word=true"]
+
+
+def test_numbers_of_an_option_sweep_as_numbers(texty: str) -> None:
+    words = [*TINY, f"plugins=[{texty}]", "model.norm=texty", "model.options.norm.eps=1e-3,1e-2"]
+    assert [run.config.model.options["norm"]["eps"] for run in expand(words).runs] == [1e-3, 1e-2]
+
+
+@pytest.mark.parametrize("text", [text for text in ODD if text != "1_000"] + ["off", "no"])
+def test_a_file_keeps_the_text_of_an_option(texty: str, text: str) -> None:
+    folder = Path("conf/ablation")
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
+        "# @package _global_\n"
+        f"model:\n  norm: texty\n  options: {{norm: {{word: {text}, eps: 1e-3}}}}\n"
+        f"  layers: {{0: {{options: {{norm: {{word: '{text}x'}}}}}}}}\n"
+    )
+    config = compose([*TINY, f"plugins=[{texty}]", "ablation=mine"])
+    assert config.model.options == {"norm": {"word": text, "eps": 1e-3}}
+    over = compose([*TINY, f"plugins=[{texty}]", "ablation=mine", "model.options.norm.word=other"])
+    assert over.model.options == {"norm": {"word": "other", "eps": 1e-3}}
+
+
+def test_options_of_a_layer_and_of_the_optimizer_are_text_too(texty: str) -> None:
+    words = [*TINY, f"plugins=[{texty}]", "model.norm=texty", "model.layers.0.options.norm.word=1e3"]
+    words += ["train=small", "train.optimizer=texty", "train.options.optimizer.word=1e3"]
+    config = compose(words)
+    assert config.model.layers == {"0": {"options": {"norm": {"word": "1e3"}}}}
+    assert config.train.options == {"optimizer": {"word": "1e3"}}
+
+
+@pytest.mark.parametrize(
+    ("override", "kept"),
+    [
+        ("++data.options.word=1e3", '++data.options.word="1e3"'),
+        ("++data.options.number=1e3", "++data.options.number=1e3"),
+        ("++data.options.other=1e3", "++data.options.other=1e3"),
+        ("++train.options.optimizer.word=on", "++train.options.optimizer.word=on"),  # Hydra reads text there
+        ("++train.options.optimizer.word=true", '++train.options.optimizer.word="true"'),
+        ("++train.options.schedule.word=true", "++train.options.schedule.word=true"),
+        ("++model.layers.0-1.options.norm.word=7", '++model.layers.0-1.options.norm.word="7"'),
+        ("++model.options.position.word=7", "++model.options.position.word=7"),
+        ("model.n_layers=7", "model.n_layers=7"),
+    ],
+)
+def test_only_the_text_of_the_chosen_component_gets_quotes(texty: str, override: str, kept: str) -> None:
+    composed = {
+        "plugins": [texty],
+        "data": {"source": "texty"},
+        "train": {"optimizer": "texty", "schedule": "cosine"},
+        "model": {"norm": "texty"},
+    }
+    assert quoted([override], composed) == (kept,)
+    assert quoted([kept], composed) == (kept,)
