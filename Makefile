@@ -10,7 +10,7 @@ CHECK := import sys; v = sys.version_info[:2]; \
 	sys.exit(None if (3, 11) <= v <= (3, 13) else "gptlab needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is " \
 	+ sys.version.split()[0] + ". Name another: make PYTHON=python3.12")
 
-.PHONY: help demo test lint types fast slow fuzz pages messages bench clean
+.PHONY: help demo test lint types fast slow fuzz mutants pages messages bench clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -41,6 +41,9 @@ pages: $(DEV) ## the generated parts of docs/ anew
 fuzz: $(DEV) ## 10,000 damages to each kind of file
 	GPTLAB_FUZZ=10000 $(BIN)/pytest -m "slow or not slow" tests/store/test_fuzz.py
 
+mutants: $(DEV) ## small faults planted one at a time, and which the fast tests notice; takes hours, goes on where it was
+	nice -n 15 $(BIN)/python -m tests.mutation
+
 messages: $(DEV) ## tests/golden/messages.txt anew, after a message was changed on purpose
 	$(BIN)/python -m tests.support.messages
 
@@ -48,7 +51,7 @@ bench: $(DEV) ## time and memory; wants an idle machine
 	$(BIN)/pytest -m benchmark -s
 
 clean: ## all but outputs/
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .mutation
 	find gptlab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A half-made environment would pass for a whole one in the next call, so a failure takes it away.
