@@ -121,10 +121,12 @@ class ModelConfig:
     feed_forward_bias: bool = True
     layout: str = "serial"
     embedding_scale: str = _key("none", choices=EMBEDDING_SCALES)
+    embedding_multiplier: float = _key(1.0, above=0.0, new=True)  # token embeddings times this, beside embedding_scale
     shortcut: str = "add"
     shortcut_attention: str | None = None  # None: as `shortcut`
     shortcut_feed_forward: str | None = None  # None: as `shortcut`
     tie_weights: bool = False
+    head: str = _key("linear", new=True)
     init: str = "torch"
 
     drop_embedding: float | None = _key(None, low=0.0, high=1.0)  # None: as `drop_rate`, for all three sites

@@ -45,6 +45,12 @@ _SAME_KEY = {
     "model.embedding_scale": "scale_embeddings scale_emb",
     "model.options.norm.eps": "layer_norm_epsilon layer_norm_eps rms_norm_eps norm_eps",
     "model.options.position.base": "rope_theta rope_base rotary_base rotary_emb_base theta",
+    "model.embedding_multiplier": "mup_embeddings_multiplier emb_scale",
+    "model.head": "lm_head output_head",
+    "model.options.head.softcap": "final_logit_softcapping final_logit_softcap logit_cap output_logit_soft_cap",
+    "model.options.head.scale": "logit_scale logits_scaling output_multiplier_scale lm_head_multiplier",
+    "model.options.head.bias": "lm_head_bias",
+    "model.options.attention.multiplier": "attention_multiplier query_pre_attn_scalar attn_scale",
     "model.options.position.fraction": "partial_rotary_factor rotary_pct rotary_percentage rotary_dim",
     "model.options.position.scaling": "rope_type rope_scaling rope_parameters",
     "model.options.position.original_context": "original_max_position_embeddings",
@@ -171,5 +177,5 @@ VALUES = {
 # Settings of other libraries that have no counterpart, and look like a key of gptlab that means something else.
 NOWHERE = frozenset(
     {"num_memory_tokens", "add_cross_attention", "attn_layers", "padding_multiple", "tie_embedding_scale"}
-    | {"dim_context", "log_level"}
+    | {"dim_context", "log_level", "hard"}
 )

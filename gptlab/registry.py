@@ -38,6 +38,7 @@ SLOTS: dict[str, str] = {
     "position": "tells the model where a token stands",
     "shortcut": "joins a branch to the residual stream",
     "block": "one layer of the model: which branches it has, and how they meet",
+    "head": "turns features into logits",
     "init": "chooses the distribution of every weight",
 }
 SLOT_KEYS = {"block": "layout"}  # where the key of the model config has another name than the slot that it fills

@@ -16,7 +16,7 @@ from gptlab.model.slots import inner_parts
 # ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
 _SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
 _GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
-_GPT_FRAME |= {"embedding_scale", "layers", "pattern"}
+_GPT_FRAME |= {"embedding_scale", "embedding_multiplier", "head", "layers", "pattern"}
 # Keys that only a block reads, each with the branch that it belongs to.
 ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})
 FEED_FORWARD_KEYS = frozenset({"feed_forward", "shortcut_feed_forward"})
@@ -50,7 +50,7 @@ def chosen(model: ModelConfig) -> list[registry.Component]:
     """The components that this model is built from. ConfigError for a name that is not registered."""
     if model.architecture == "deep_mlp":
         return [registry.get(slot, getattr(model, slot)) for slot in ("activation", "shortcut", "init")]
-    parts = [registry.get(slot, getattr(model, slot)) for slot in ("position", "init")]
+    parts = [registry.get(slot, getattr(model, slot)) for slot in ("position", "head", "init")]
     place = PLACEMENTS[model.norm_placement]
     if place.final or place.embedding:
         parts.append(registry.get("norm", model.norm))
@@ -91,7 +91,7 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
     if model.architecture == "deep_mlp":
         return DEEP_MLP_KEYS
     keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
-    frame = ("position", "init", "norm")
+    frame = ("position", "head", "init", "norm")
     keys |= {name for part in chosen(model) for name in part.inputs if part.kind in frame}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:
         keys |= {"norm"}

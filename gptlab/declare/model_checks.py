@@ -43,13 +43,6 @@ def _check_gpt(model: ModelConfig) -> None:
     for block in blocks(model):
         _check_heads(block)
         _check_block(block)
-    if model.tie_weights and model.embedding_scale != "none":
-        raise ConfigError(
-            f"model.tie_weights=true with model.embedding_scale={model.embedding_scale}: tying sets the scale of the "
-            "shared table by itself (options.init.tied_std); choose one of the two.",
-            code="tied-and-scaled",
-            embedding_scale=model.embedding_scale,
-        )
     _check_positions(model)
     _check_options(model.options, chosen(model), "model.options")
     _check_construction(model)
@@ -143,9 +136,9 @@ def _check_block(block: ModelConfig) -> None:
             code="deepnorm-shortcut",
             placement=placement,
         )
-    if block.layout == "parallel" and "none" in kinds:
+    if block.layout in ("parallel", "parallel_two_norms") and "none" in kinds:
         raise ConfigError(
-            "model.layout=parallel with model.shortcut=none: the second branch would replace the first one.",
+            f"model.layout={block.layout} with model.shortcut=none: the second branch would replace the first one.",
             code="parallel-without-shortcut",
         )
 

@@ -43,6 +43,7 @@ class MultiHeadAttention(nn.Module):
     may be wider than the stream (Gemma, Qwen3). `drop_attention` drops attention weights.
 
     scale     inverse_sqrt 1/sqrt(head_dim); inverse 1/head_dim (muP); learned, one per head, from inverse_sqrt
+    multiplier  the scale as a number of its own (Granite; Gemma 2's query_pre_attn_scalar^-1/2)
     qk_norm   rms over each head (Dehghani et al. 2023); rms_full over all heads (OLMo 2); l2 unit vectors and one
               learned scale per head, from sqrt(head_dim) (Henry et al. 2020)
     softcap   logits become softcap * tanh(logits / softcap) (Gemma 2)
@@ -72,20 +73,21 @@ class MultiHeadAttention(nn.Module):
         implementation: str = "auto",
         gate: str = "none",
         sinks: bool = False,
+        multiplier: float | None = None,
         make_part: Callable[..., nn.Module] | None = None,
         head_dim: int | None = None,
     ) -> None:
         super().__init__()
         n_kv_heads = n_kv_heads or n_heads
         check_heads(None if head_dim else emb_dim, n_heads, n_kv_heads)
-        check_options(qk_norm, softcap, window, scale, implementation, gate, sinks)
+        check_options(qk_norm, softcap, window, scale, implementation, gate, sinks, multiplier)
         head_dim = head_dim or emb_dim // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.causal, self.window, self.softcap = causal, window, softcap
         self.drop_attention = drop_attention
         self.manual = implementation == "manual" or softcap is not None or sinks
         self.scale_rule, self.qk_norm = scale, qk_norm
-        self.scale = 1 / head_dim if scale == "inverse" else 1 / math.sqrt(head_dim)
+        self.scale = multiplier or (1 / head_dim if scale == "inverse" else 1 / math.sqrt(head_dim))
         self.W_query = Linear(emb_dim, n_heads * head_dim, bias=qkv_bias)
         self.W_key = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias)
         self.W_value = Linear(emb_dim, n_kv_heads * head_dim, bias=qkv_bias, branch=True)

@@ -39,6 +39,7 @@ def check_options(
     implementation: str,
     gate: str,
     sinks: bool,
+    multiplier: float | None,
 ) -> None:
     """ConfigError for the first option of `multi_head` that cannot be, alone or beside another."""
     for name, value, allowed in (
@@ -64,6 +65,16 @@ def check_options(
             softcap,
             "implementation=sdpa cannot cap logits. Use auto or manual.",
             code="softcap-with-sdpa",
+        )
+    if multiplier is not None and not multiplier > 0:
+        raise wrong_value(f"{_OPTIONS}.multiplier", multiplier, "must be above 0.", code="attention-multiplier")
+    if multiplier is not None and (scale != "inverse_sqrt" or qk_norm == "l2"):
+        said = f"scale={scale}" if scale != "inverse_sqrt" else f"qk_norm={qk_norm}"
+        raise wrong_value(
+            f"{_OPTIONS}.multiplier",
+            multiplier,
+            f"would be ignored, because {said} has a scale of its own.",
+            code="multiplier-with-scale",
         )
     if sinks and implementation == "sdpa":
         raise wrong_value(

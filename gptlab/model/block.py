@@ -58,6 +58,7 @@ class Block(nn.Module):
     gives (`gptlab.model.contract`); called with `x` alone, as in the book, it returns the stream alone.
     """
 
+    beside = False  # both branches read the stream as it enters the block
     one_norm = False  # for both branches
 
     def __init__(
@@ -116,7 +117,7 @@ class Block(nn.Module):
         found: list[Branch] = []
         for name, inner in self._parts():
             norm, output, shortcut = self._around(name)
-            beside = self.one_norm and bool(found)
+            beside = self.beside and bool(found)
             place = (inner, output) if self.norm_after else (norm, inner, output)
             found.append(
                 Branch(
@@ -169,5 +170,5 @@ class Block(nn.Module):
         return norm, self.norm1_output if first else self.norm2_output, shortcut
 
     def extra_repr(self) -> str:
-        placed = f"parallel={self.one_norm}, norm_after={self.norm_after}"
+        placed = f"parallel={self.beside}, one_norm={self.one_norm}, norm_after={self.norm_after}"
         return f"{placed}, norm_scale={self.norm_scale:g}, stream_scale={self.stream_scale:g}"

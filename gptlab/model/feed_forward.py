@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gptlab.model.activations import SquaredReLU
 from gptlab.model.layers import Linear
 from gptlab.registry import register
 
@@ -145,6 +146,34 @@ def reglu(
     """W2 (ReLU(W1 x) * V x) (Shazeer 2020)."""
     width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
     return Gated(nn.ReLU(), emb_dim, width, feed_forward_bias, drop_feed_forward)
+
+
+@register("feed_forward", "geglu_tanh")
+def geglu_tanh(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
+    """W2 (GELU(W1 x) * V x), with the GELU of GPT-2, by a tanh (Gemma)."""
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(nn.GELU(approximate="tanh"), emb_dim, width, feed_forward_bias, drop_feed_forward)
+
+
+@register("feed_forward", "relu2_glu")
+def relu2_glu(
+    emb_dim: int,
+    expansion: float,
+    feed_forward_bias: bool,
+    drop_feed_forward: float,
+    hidden_dim: int | None = None,
+    hidden_multiple: int | None = None,
+) -> nn.Module:
+    """W2 (ReLU(W1 x)^2 * V x): the square of Primer (So et al. 2021) as a gate (Zhang et al. 2024)."""
+    width = hidden_width(emb_dim, expansion, hidden_dim, hidden_multiple)
+    return Gated(SquaredReLU(), emb_dim, width, feed_forward_bias, drop_feed_forward)
 
 
 @register("feed_forward", "bilinear")

@@ -15,7 +15,7 @@ from gptlab.model.block import PLACEMENTS
 from gptlab.model.branches import Branch, HasBranches
 from gptlab.model.contract import BlockOutput, Context, Given, check_handed, signature_of
 from gptlab.model.decoding import Decoding, empty
-from gptlab.model.layers import Embedding, Linear
+from gptlab.model.layers import Embedding
 from gptlab.model.pattern import expanded
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
@@ -47,9 +47,10 @@ class GPT(nn.Module):
         self.drop_emb = nn.Dropout(parts.config.drop_embedding or 0.0)
         self.trf_blocks = nn.ModuleList(Parts(layer_config(config, i), i)("block") for i in range(config.n_layers))
         self.final_norm = parts("norm", dim=config.emb_dim) if place.final else nn.Identity()
-        self.out_head = Linear(config.emb_dim, config.vocab_size, bias=False, head=True)
+        self.out_head = parts("head")
         self.emb_norm = parts("norm", dim=config.emb_dim) if place.embedding else nn.Identity()
         self.embedding_scale = math.sqrt(config.emb_dim) if config.embedding_scale == "sqrt_dim" else 1.0
+        self.embedding_scale *= config.embedding_multiplier
         if config.tie_weights:
             self.out_head.weight = self.tok_emb.weight
             self.tok_emb.tied = True

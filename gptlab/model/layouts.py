@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from gptlab.model.block import Block
+from gptlab.errors import wrong_value
+from gptlab.model.block import PLACEMENTS, Block
 from gptlab.model.contract import Context, Given
 from gptlab.registry import register
 
@@ -38,13 +39,46 @@ class Serial(Block):
 class Parallel(Serial):
     """x + A(N(x)) + F(N(x)), with one norm for both (GPT-J, PaLM)."""
 
-    one_norm = True
+    beside = one_norm = True
 
     def joined(self, x: Tensor, context: Context, given: Given) -> Tensor:
         attended, transformed = (self._branch(name, x, context, given) for name, _ in self._parts())
         x = self._around("att")[2](self.stream_scale * x, attended)
         x = self._around("ff")[2](x, transformed)
         return self.norm1(x) if self.norm_after else x
+
+
+@register("block", "parallel_two_norms")
+class ParallelTwoNorms(Parallel):
+    """x + A(N1(x)) + F(N2(x)): parallel, each branch behind a norm of its own (GPT-NeoX, Black et al. 2022)."""
+
+    one_norm = False
+
+    def __init__(
+        self,
+        emb_dim: int,
+        n_layers: int,
+        layer: int,
+        norm_placement: str,
+        drop_shortcut: float,
+        norm: Callable[[int], nn.Module],
+        attention: nn.Module,
+        feed_forward: nn.Module,
+        shortcut_attention: nn.Module,
+        shortcut_feed_forward: nn.Module,
+    ) -> None:
+        if PLACEMENTS[norm_placement].after:
+            raise wrong_value(
+                "model.layout",
+                "parallel_two_norms",
+                f"norm_placement={norm_placement} has one norm behind the sum of both branches. Use layout=parallel.",
+                code="two-norms-after",
+                norm_placement=norm_placement,
+            )
+        super().__init__(
+            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm,
+            attention, feed_forward, shortcut_attention, shortcut_feed_forward,
+        )  # fmt: skip
 
 
 @register("block", "attention_only")

@@ -9,6 +9,7 @@ import torch
 from gptlab.config import ModelConfig
 from gptlab.model import GPT
 from gptlab.model.block import PLACEMENTS
+from gptlab.model.heads import BentHead
 
 LEAK = 0.01  # nats per token below the floor: more than validation rows vary by once a model is near it
 COLLAPSE = 0.01  # share of the unigram entropy
@@ -63,5 +64,9 @@ def expected_initial_loss(model: GPT, config: ModelConfig) -> float | None:
     normed = (place.final or (place.after and config.n_layers > 0)) and config.norm in ("layernorm", "rmsnorm")
     if not normed:
         return None
-    variance = config.emb_dim * float(model.out_head.weight.double().square().mean())
+    head = model.out_head
+    if isinstance(head, BentHead) and head.softcap is not None:
+        return None
+    scale = head.scale if isinstance(head, BentHead) else 1.0
+    variance = config.emb_dim * scale**2 * float(head.weight.double().square().mean())
     return math.log(config.vocab_size) + variance / 2

@@ -113,6 +113,7 @@ def other_values(model: ModelConfig, key: str) -> list[Any]:
     known: dict[str, list[Any]] = {"emb_dim": [16, 6], "n_heads": [1], "drop_rate": [0.0, 0.5], "expansion": [2.0, 8.0]}
     known |= {site: [rate] for site, rate in SITES.items()} | {"layer_sizes": [[3, 3, 2]], "drop_feed_forward": [0.3]}
     known |= {"hidden_dim": [5], "hidden_multiple": [5], "head_dim": [6]}
+    known |= {"embedding_multiplier": [3.0]}
     known |= {"pattern": [{"kinds": {"a": {"shortcut": "scaled"}}, "order": ["a"]}]}
     known |= {"n_kv_heads": [1], "layers": [{"0": {"shortcut": "scaled"}}, {"0-1": {"drop_shortcut": 0.4}}]}
     assert key in known, f"{key} is new: say here what else it can be"
@@ -194,7 +195,8 @@ STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only bes
     "position.low_freq_factor": _LLAMA3, "position.high_freq_factor": _LLAMA3,
     **{f"position.{name}": _YARN for name in ("original_context", "beta_fast", "beta_slow", "attention_factor")},
 }  # fmt: skip
-FEED_FORWARDS = [f"feed_forward={name}" for name in ("mlp", "glu", "geglu", "swiglu", "reglu", "bilinear")]
+GATED_OR_NOT = ("mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
+FEED_FORWARDS = [f"feed_forward={name}" for name in GATED_OR_NOT]
 
 
 def all_options() -> Iterator[tuple[str, str, registry.Option]]:

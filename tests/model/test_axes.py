@@ -86,7 +86,15 @@ def test_relu2_by_its_formula() -> None:
 
 @pytest.mark.parametrize(
     ("name", "gate"),
-    [("glu", torch.sigmoid), ("geglu", F.gelu), ("swiglu", F.silu), ("reglu", F.relu), ("bilinear", lambda x: x)],
+    [
+        ("glu", torch.sigmoid),
+        ("geglu", F.gelu),
+        ("swiglu", F.silu),
+        ("reglu", F.relu),
+        ("bilinear", lambda x: x),
+        ("geglu_tanh", lambda x: F.gelu(x, approximate="tanh")),
+        ("relu2_glu", lambda x: F.relu(x) ** 2),
+    ],
 )
 def test_gated_layers_by_their_formula(name: str, gate: object) -> None:
     ff = make(feed_forward=name, expansion=8 / 3).trf_blocks[0].ff.double()
@@ -295,6 +303,10 @@ def test_layouts_by_their_formulas() -> None:
     torch.testing.assert_close(b(x), x + b.att(b.norm1(x)) + b.ff(b.norm1(x)))
     b = make(layout="parallel", norm_placement="post").trf_blocks[0].double()
     torch.testing.assert_close(b(x), b.norm1(x + b.att(x) + b.ff(x)))
+    b = make(layout="parallel_two_norms").trf_blocks[0].double()
+    torch.nn.init.uniform_(b.norm2.scale, 0.5, 1.5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(b(x), x + b.att(b.norm1(x)) + b.ff(b.norm2(x)))
+    assert [branch.beside for branch in b.branches(0)] == [False, True]
     b = make(layout="attention_only").trf_blocks[0].double()
     torch.testing.assert_close(b(x), x + b.att(b.norm1(x)))
     b = make(layout="feed_forward_only").trf_blocks[0].double()

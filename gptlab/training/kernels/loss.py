@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from gptlab import kernels
 from gptlab.training.kernels.linear import nt
@@ -32,12 +33,25 @@ def cross_entropy(
     chunk = kernels.chunk_rows(head.out_features)
     if len(rows) <= chunk or not chunked:
         return F.cross_entropy(head(rows).float(), flat)
+    if type(head).forward is not nn.Linear.forward:  # logits are more than one product: each chunk is computed twice
+        losses = (_of_chunk(head, rows[part], flat[part]) for part in _parts(len(rows), chunk))
+        return torch.stack(list(losses)).sum() / len(rows)
     dtype = torch.get_autocast_dtype(rows.device.type) if torch.is_autocast_enabled(rows.device.type) else rows.dtype
     product = nt if onednn else F.linear
     loss: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
         rows, head.weight, head.bias, flat, chunk, dtype, product
     )
     return loss
+
+
+def _of_chunk(head: nn.Module, rows: Tensor, targets: Tensor) -> Tensor:
+    """Scalar: the sum of the losses of these rows; their logits are not kept, and computed again backward."""
+
+    def loss(rows: Tensor) -> Tensor:
+        return F.cross_entropy(head(rows).float(), targets, reduction="sum")
+
+    found: Tensor = checkpoint(loss, rows, use_reentrant=False)
+    return found
 
 
 @torch.no_grad()
