@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gptlab.cli import main
-from gptlab.comparing.audit import audit
+from gptlab.comparing.audit import audit, listed
 from tests.support.refusals import refused, refused_command
 from tests.support.seeded import Arm, make_seeded
 
@@ -157,3 +157,9 @@ def test_an_audit_writes_nothing(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     audit(folder)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_the_lines_are_numbered_from_one(tmp_path: Path) -> None:
+    found = audit(study(tmp_path))
+    numbers = [int(text.split()[0]) for text in listed(found.lines) if not text.startswith("   ")]
+    assert numbers == list(range(1, len(found.lines) + 1)) == [line["line"] for line in found.to_json()["lines"]]
