@@ -20,7 +20,7 @@ def warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> li
         for s in sources
         if s.plan.problem
     ]
-    timed = any(record.facts.seconds for source in sources for record in source.records)
+    timed = any(record.provenance.seconds for source in sources for record in source.records)
     for row in rows:
         name = printable(row.label)
         percent = row.parameters_percent

@@ -55,16 +55,16 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
     """Look at the runs of a variant beside those of its baseline, seed by seed: (variant's, baseline's)."""
     if not pairs:
         return Findings()
-    hosts = _differing(pairs, lambda r: r.facts.host)
-    threads = _differing(pairs, lambda r: r.facts.threads)
-    data = _differing(pairs, lambda r: r.facts.data)
+    hosts = _differing(pairs, lambda r: r.provenance.host)
+    threads = _differing(pairs, lambda r: r.provenance.threads)
+    data = _differing(pairs, lambda r: r.provenance.data)
     flags = []
     for what, found in (
-        ("code", _differing(pairs, lambda r: r.facts.code)),
-        ("versions", _differing(pairs, lambda r: r.facts.environment)),
+        ("code", _differing(pairs, lambda r: r.provenance.code)),
+        ("versions", _differing(pairs, lambda r: r.provenance.environment)),
         ("host", hosts),
         ("number of threads", threads),
-        ("kernels", _differing(pairs, lambda r: r.facts.kernels)),
+        ("kernels", _differing(pairs, lambda r: r.provenance.kernels)),
     ):
         if found:
             flags.append(f"{OTHER}{what} than the baseline's: {found}")
@@ -78,8 +78,8 @@ def check(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[Any,
         seeds = [str(own.run.seed) for own, _ in pairs if own.outcome == outcome]
         if seeds:
             flags.append(f"{outcome}: seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
-    rows = _differing(pairs, lambda r: r.facts.validation)
-    heldout = _differing(pairs, lambda r: r.facts.heldout)
+    rows = _differing(pairs, lambda r: r.provenance.validation)
+    heldout = _differing(pairs, lambda r: r.provenance.heldout)
     tokens = next((key for key in TOKEN_KEYS if key in delta), "")
     return Findings(
         data="other data" if data else f"other {tokens}" if tokens else "",
@@ -103,7 +103,7 @@ def _training(pairs: Sequence[tuple[Record, Record]], delta: Mapping[str, tuple[
             spent = [_compute(record) for record in (own, base)]
             if spent[0] and spent[1] and abs(spent[0] / spent[1] - 1) <= MATCHED:
                 return "", f"matched in compute: {words}"
-            if own.facts.seconds and own.facts.seconds == base.facts.seconds:
+            if own.provenance.seconds and own.provenance.seconds == base.provenance.seconds:
                 return "", f"matched in time: {words} (seed {own.run.seed})"
             if delta and all(key.split(".")[0] in BUDGET_KEYS for key in delta):
                 return "", f"other budget: {words}"
@@ -118,7 +118,7 @@ def _compute(record: Record) -> float | None:
 
 def _differing(pairs: Sequence[tuple[Record, Record]], fact: Callable[[Record], str]) -> str:
     """`x, baseline y (seeds 1, 2)` for the pairs in which a recorded fact differs; empty when none does."""
-    found = [(own.run.seed, fact(own), fact(base)) for own, base in pairs if own.facts is not base.facts]
+    found = [(own.run.seed, fact(own), fact(base)) for own, base in pairs if own.provenance is not base.provenance]
     found = [(seed, mine, its) for seed, mine, its in found if mine and its and mine != its]
     if not found:
         return ""

@@ -33,7 +33,7 @@ MOST_STUDIES = 8  # that a message names
 _LEFT_OUT = re.compile(rf"^(?:{'|'.join(map(re.escape, (*NOT_IDENTITY, 'seed')))}):.*\n(?:[ -].*\n|\n)*", re.MULTILINE)
 
 
-class Facts(NamedTuple):
+class Provenance(NamedTuple):
     """Where and on what a run ran. Empty: not recorded."""
 
     data: str = ""  # SHA-256
@@ -59,7 +59,7 @@ class Record:
     metrics: Mapping[str, int | float]
     not_finite: tuple[str, ...]
     variant: str
-    facts: Facts
+    provenance: Provenance
     scored: Mapping[str, Scored] = field(default_factory=dict)  # validation, heldout
     started: str = ""  # at first
     budget: tuple[str, float] | None = None  # of its training: steps or tokens, and how many; None for other budgets
@@ -157,20 +157,20 @@ def _load(folder: Path, chosen: Iterable[PlanEntry] | None, histories: bool) -> 
         plan = replace(load_plan(folder), runs=tuple(chosen))
     else:
         plan = StoredPlan(folder.name, "", (), "", "", tuple(chosen))
-    known: dict[Facts, Facts] = {}
+    known: dict[Provenance, Provenance] = {}
     return Source(folder, plan, tuple(_record(folder, run, known, histories) for run in plan.runs))
 
 
-def _record(study: Path, run: PlanEntry, known: dict[Facts, Facts], histories: bool) -> Record:
+def _record(study: Path, run: PlanEntry, known: dict[Provenance, Provenance], histories: bool) -> Record:
     folder = os.path.join(study, run.folder)
     state = state_of(folder)
-    name, error, variant, facts, result = state.name, state.reason, "", Facts(), state.result
+    name, error, variant, provenance, result = state.name, state.reason, "", Provenance(), state.result
     manifest = Manifest()
     if name != "planned":
         try:
             manifest = parse_manifest(checked(folder, MANIFEST, result.hashes) or b"{}")
             config = checked(folder, CONFIG, result.hashes) or b""
-            variant, facts = _variant(config, manifest), _facts(manifest, result)
+            variant, provenance = _variant(config, manifest), _provenance(manifest, result)
             if name == "finished":
                 _tables(folder, result, histories)
         except DamagedError as damage:
@@ -180,9 +180,9 @@ def _record(study: Path, run: PlanEntry, known: dict[Facts, Facts], histories: b
         metrics["seconds"] = result.seconds
     if name == "finished" and result.outcome == "diverged":
         name = "diverged"
-    facts = known.setdefault(facts, facts)
+    provenance = known.setdefault(provenance, provenance)
     return Record(
-        study, run, name, result.outcome, error, metrics, result.not_finite, variant, facts, result.scored,
+        study, run, name, result.outcome, error, metrics, result.not_finite, variant, provenance, result.scored,
         manifest.started, _budget(manifest),
     )  # fmt: skip
 
@@ -232,7 +232,7 @@ def _variant_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in identity_keys(dict(config)).items() if key != "seed"}
 
 
-def _facts(manifest: Manifest, result: Result) -> Facts:
+def _provenance(manifest: Manifest, result: Result) -> Provenance:
     packages, git = manifest.packages, manifest.git
     train = manifest.config.get("train")
     train = train if isinstance(train, dict) else {}
@@ -241,7 +241,7 @@ def _facts(manifest: Manifest, result: Result) -> Facts:
     computing = [("Python", python), *((name, packages.get(name, "")) for name in ("torch", "numpy"))]
     plugins = "".join(f", {name} {sha[:7]}" for name, sha in result.code.items() if name not in ("gptlab", "torch"))
     mixed = [f"other {key} in its first part" for key in manifest.mixed]
-    return Facts(
+    return Provenance(
         data=", ".join([manifest.data, *(words for words in mixed if "data" in words)]),
         code=f"{packages.get('gptlab', '')} {str(git.get('commit') or '')[:10]}{changes}".strip()
         + ", ".join([plugins, *(words for words in mixed if "code" in words)]),

@@ -18,7 +18,7 @@ from gptlab.comparing import evidence, families, lost_seeds
 from gptlab.comparing.comparison import BETTER, FINDINGS, UNFINISHED, Cell
 from gptlab.comparing.variants import Variant
 from gptlab.comparing.which_metrics import declared
-from gptlab.store.records import Facts, Record, Source
+from gptlab.store.records import Provenance, Record, Source
 from gptlab.store.study_plan import PlanEntry, StoredPlan
 
 STUDIES, VARIANTS, SEEDS = 2_000, 5, 10
@@ -47,7 +47,7 @@ def _arm(place: int, losses: Numbers, states: npt.NDArray[np.str_]) -> Variant:
         number = {METRIC: loss} if math.isfinite(loss) and state in ("finished", "diverged") else {}
         values |= {seed: number[METRIC]} if number else {}
         entry = PlanEntry(f"{place}/{seed}", str(place), seed, "")
-        runs[seed] = Record(Path(), entry, state, "", "", number, (), str(place), Facts(), {})
+        runs[seed] = Record(Path(), entry, state, "", "", number, (), str(place), Provenance(), {})
     return Variant(str(place), str(place), SOURCE, runs, values={KEY: values})
 
 

@@ -107,7 +107,7 @@ def test_resume_goes_on_and_says_so_everywhere(here: Path, monkeypatch: pytest.M
     assert len({stretch["data"]["sha256"] for stretch in manifest.stretches}) == 2
     assert any("text of text.txt changed" in text and "on_changed=resume" in text for text in result.warnings)
     (source,) = load_sources([study])
-    assert "other data in its first part" in source.records[0].facts.data
+    assert "other data in its first part" in source.records[0].provenance.data
     assert main(["rerun", str(folder)]) == 1
 
 

@@ -108,15 +108,15 @@ def environment(runs: Runs) -> list[tuple[str, str]]:
     first = next((run for run in records if run.state == "finished"), records[0] if records else None)
     manifest = _manifest(first) if first else Manifest()
     found = [
-        ("code", _varieties(run.facts.code for run in records)),
+        ("code", _varieties(run.provenance.code for run in records)),
         ("packages", ", ".join(f"{name} {version}" for name, version in manifest.packages.items())),
-        ("computed with", _varieties(run.facts.environment for run in records)),
+        ("computed with", _varieties(run.provenance.environment for run in records)),
         ("platform", manifest.text("platform")),
-        ("host", _varieties(run.facts.host for run in records)),
+        ("host", _varieties(run.provenance.host for run in records)),
         ("processors", manifest.text("cpus")),
-        ("threads", _varieties(run.facts.threads for run in records)),
-        ("kernels", _varieties(run.facts.kernels for run in records)),
-        ("data (SHA-256)", _varieties(run.facts.data for run in records)),
+        ("threads", _varieties(run.provenance.threads for run in records)),
+        ("kernels", _varieties(run.provenance.kernels for run in records)),
+        ("data (SHA-256)", _varieties(run.provenance.data for run in records)),
         ("random numbers", {"paired": "initial weights paired with the baseline's by name (rng: paired)",
                             "global": "one global stream (rng: global)"}.get(manifest.text("rng"))),
         ("started", manifest.text("start")),
