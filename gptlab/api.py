@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab import registry
-from gptlab.config import Config, identity
+from gptlab.config import Config
 from gptlab.declare.composer import compose
 from gptlab.declare.overrides import slug
 from gptlab.declare.to_config import settled_and_checked
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.running.execute import execute
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from hydra.core.singleton import Singleton
 from torch import nn
 
 import gptlab
-from gptlab.config import Config, identity
+from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.identity import identity
 from tests.support.probes import put_probe
 from tests.support.refusals import refused
 

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from gptlab import config as schema
+from gptlab import identity as identity_of
 from gptlab.config import (
-    NOT_IDENTITY,
     Config,
     DataConfig,
     GenerationProbe,
@@ -23,12 +22,11 @@ from gptlab.config import (
     ModelConfig,
     ProbesConfig,
     check_fields,
-    delta,
     flatten,
-    identity,
 )
 from gptlab.declare import to_config
 from gptlab.declare.one_spelling import settle
+from gptlab.identity import NOT_IDENTITY, delta, identity
 from tests.support.refusals import refused
 
 TINY = ModelConfig(vocab_size=256, context_length=64, emb_dim=32, n_heads=4, n_layers=2)
@@ -66,6 +64,8 @@ def another(where: str) -> Any:
         return {"linear": "onednn"}
     if field.name == "layers":
         return {"0": {"norm": "identity"}}
+    if field.name == "pattern":
+        return [{"norm": "identity"}, {}]
     if "choices" in rules:
         return next(choice for choice in rules["choices"] if choice != now)
     if isinstance(now, bool):
@@ -119,7 +119,7 @@ def test_a_key_counts_for_identity_unless_it_cannot_change_a_result(where: str) 
 
 def test_identity_depends_on_the_schema_version(monkeypatch: pytest.MonkeyPatch) -> None:
     before = identity(Config())
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(identity_of, "SCHEMA_VERSION", identity_of.SCHEMA_VERSION + 1)
     assert identity(Config()) != before
 
 

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 import gptlab
 from gptlab import metrics, registry
 from gptlab.cli import main
-from gptlab.config import Config, delta, identity
+from gptlab.config import Config
+from gptlab.identity import delta, identity
 from gptlab.metrics import Metric
 from tests.support.refusals import refused
 

@@ -9,8 +9,9 @@ from torch import nn
 
 from gptlab.check.case import Case, largest_gap, same
 from gptlab.check.report import Verdict, failed, not_applicable, passed
-from gptlab.config import Config, ModelConfig, delta
+from gptlab.config import Config, ModelConfig
 from gptlab.declare.keys_read import block_parts
+from gptlab.identity import delta
 from gptlab.model import build
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import with_dropout_sites

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.cli.arguments import Parser
-from gptlab.config import SCHEMA_VERSION, Config, flatten, identity, identity_keys, left_out
+from gptlab.config import Config, flatten
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.identity import SCHEMA_VERSION, identity, identity_keys, left_out
 from gptlab.texts import harmless_json, printable
 
 HELP = """\

@@ -9,9 +9,10 @@ from typing import Any
 
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
-from gptlab.config import NOT_IDENTITY, Config, ProbesConfig, flatten
+from gptlab.config import Config, ProbesConfig, flatten
 from gptlab.declare.typed_text import as_typed, refuse_unquoted
 from gptlab.errors import ConfigError
+from gptlab.identity import NOT_IDENTITY
 from gptlab.values import kind_of, must_be, unknown_key
 
 NO_ABLATION = "none"

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gptlab import config as schema
 from gptlab.declare.composer import Composer, Job
 from gptlab.errors import ConfigError, wrong_value
+from gptlab.identity import identity
 from gptlab.planning.members import compose_one, left_out
 
 
@@ -36,12 +36,12 @@ def pair(composer: Composer, jobs: Sequence[Job], shared: Collection[str]) -> Pa
     firsts: dict[int, Job] = {}
     for job in jobs:
         firsts.setdefault(job.config.seed, job)
-    several = len({schema.identity(replace(job.config, seed=0)) for job in jobs}) > 1
+    several = len({identity(replace(job.config, seed=0)) for job in jobs}) > 1
     return Paired(list(jobs), [firsts[job.config.seed] if several else None for job in jobs], [])
 
 
 def _with_ablations(composer: Composer, jobs: Sequence[Job], shared: Collection[str]) -> Paired:
-    known = {schema.identity(job.config): job for job in reversed(jobs)}
+    known = {identity(job.config): job for job in reversed(jobs)}
     composed: dict[tuple[str, ...], Job | ConfigError] = {}
     found = Paired([], [], [])
     lost: list[tuple[Job, ConfigError]] = []
@@ -62,7 +62,7 @@ def _with_ablations(composer: Composer, jobs: Sequence[Job], shared: Collection[
             found.baselines.append(None)
             continue
         baseline = job if job.ablations == baseline.ablations else baseline
-        twin = known.setdefault(schema.identity(baseline.config), baseline)
+        twin = known.setdefault(identity(baseline.config), baseline)
         if twin.ablations == baseline.ablations:  # otherwise `twin` has an ablation that changes nothing: refused later
             baseline = twin
         if baseline.config.add_baseline and not any(baseline is other for other in (*jobs, *found.added)):

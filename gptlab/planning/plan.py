@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab import config as schema
 from gptlab.config import Config
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import wrong_value
+from gptlab.identity import delta, identity
 from gptlab.planning import rules, sweep
 from gptlab.planning.baselines import pair
 from gptlab.planning.members import compose_members, named_run, say_skipped
@@ -186,19 +186,19 @@ def _label(jobs: Sequence[Job]) -> None:
 
 def _variant(config: Config) -> str:
     """Identity without the seed."""
-    return schema.identity(replace(config, seed=0))
+    return identity(replace(config, seed=0))
 
 
 def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job]) -> PlannedRun:
-    identity = schema.identity(job.config)
+    own = identity(job.config)
     runs = baseline is not None and any(other is baseline for other in jobs)
     return PlannedRun(
-        id=identity,
+        id=own,
         label=job.config.label,
         seed=job.config.seed,
-        folder=f"{slug(job.config.label)}-s{job.config.seed}-{identity[:8]}",
+        folder=f"{slug(job.config.label)}-s{job.config.seed}-{own[:8]}",
         overrides=job.overrides,
-        baseline_id=schema.identity(baseline.config) if baseline and runs else None,
-        delta=schema.delta(baseline.config, job.config) if baseline else {},
+        baseline_id=identity(baseline.config) if baseline and runs else None,
+        delta=delta(baseline.config, job.config) if baseline else {},
         config=job.config,
     )

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gptlab import config as schema
-from gptlab.config import Config
+from gptlab.config import Config, flatten
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.keys_read import chosen
 from gptlab.declare.training_checks import check_warmup
 from gptlab.errors import ConfigError, wrong_value
+from gptlab.identity import delta, identity
 
 
 def one_study(jobs: Sequence[Job]) -> None:
@@ -51,7 +51,7 @@ def refuse_idle_values(jobs: Sequence[Job]) -> None:
     """ConfigError for a value that the user set and that no run of the plan would use."""
     if not any(job.idle for job in jobs):
         return
-    values = [schema.flatten(job.config) for job in jobs]
+    values = [flatten(job.config) for job in jobs]
     for job, mine in zip(jobs, values, strict=True):
         for key, error in job.idle.items():
             alike = [other for other, theirs in zip(jobs, values, strict=True) if theirs.get(key) == mine[key]]
@@ -91,8 +91,8 @@ def _check_launcher(config: Config) -> None:
 
 def refuse_idle_ablations(composer: Composer, job: Job, baseline: Job) -> None:
     """Every ablation of a stack must change something against the baseline."""
-    changed = schema.delta(baseline.config, job.config)
-    values = schema.flatten(job.config)
+    changed = delta(baseline.config, job.config)
+    values = flatten(job.config)
     for name in job.ablations:
         keys = composer.ablation_keys(name)
         if name in baseline.ablations or any(_within(key, changed) for key in keys) or (changed and not keys):
@@ -135,7 +135,7 @@ def refuse_twins(jobs: Sequence[Job]) -> None:
     """No two members of a sweep may be the same run: it would look like evidence that was gathered twice."""
     seen: dict[str, Job] = {}
     for job in jobs:
-        other = seen.setdefault(schema.identity(job.config), job)
+        other = seen.setdefault(identity(job.config), job)
         if other is not job:
             one, two = (" ".join(j.overrides) or "(no overrides)" for j in (other, job))
             raise ConfigError(

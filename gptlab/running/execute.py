@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab import registry
-from gptlab.config import Config, identity
+from gptlab.config import Config
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.kernels import with_kernels
 from gptlab.running import provenance
 from gptlab.store import data_files, files, locks

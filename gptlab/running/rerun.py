@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab.config import identity
 from gptlab.declare.to_config import from_stored
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.metrics import METRICS
 from gptlab.running.execute import execute
 from gptlab.store import files

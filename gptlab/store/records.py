@@ -15,8 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gptlab.config import NOT_IDENTITY, Config, defaults_of_new, identity_keys
+from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.identity import NOT_IDENTITY, defaults_of_new, identity_keys
 from gptlab.store.config_file import parse_config, read_config
 from gptlab.store.damage import DamagedError
 from gptlab.store.json_text import json_text

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gptlab.config import has_identity
 from gptlab.errors import GptlabError
+from gptlab.identity import has_identity
 from gptlab.store import files
 from gptlab.store.atomic import is_temporary
 from gptlab.store.config_file import read_config

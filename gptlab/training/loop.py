@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gptlab.config import identity
 from gptlab.data.batches import Batch, TokenSource
+from gptlab.identity import identity
 from gptlab.model import GPT, learning_rate_scales
 from gptlab.model.gpt import Output
 from gptlab.probes import Subject

@@ -19,11 +19,12 @@ from hydra.version import VersionBase
 
 import gptlab
 from gptlab.cli import dispatch
-from gptlab.config import ModelConfig, delta, identity, stored
+from gptlab.config import ModelConfig, stored
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer, compose
 from gptlab.declare.overrides import short_key, slug
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.identity import delta, identity
 from gptlab.model import build
 from gptlab.model.per_layer import BLOCK_KEYS
 from gptlab.planning.plan import expand

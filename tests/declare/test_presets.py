@@ -14,9 +14,10 @@ import torch.nn.functional as F
 import yaml
 from torch import Tensor, nn
 
-from gptlab.config import Config, delta, flatten, identity
+from gptlab.config import Config, flatten
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer
+from gptlab.identity import delta, identity
 from gptlab.model import build, skeleton
 from gptlab.probes.parameters import count
 

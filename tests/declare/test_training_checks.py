@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from gptlab import compose
-from gptlab.config import Config, TrainConfig, identity
+from gptlab.config import Config, TrainConfig
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.metrics import METRICS
 from gptlab.planning.plan import expand
 from gptlab.training.budget import Budget

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from gptlab.config import identity
 from gptlab.declare import sources
 from gptlab.declare.composer import Composer, compose
 from gptlab.declare.option_texts import quoted
 from gptlab.declare.typed_text import as_typed, free_texts, in_quotes
 from gptlab.errors import ConfigError
+from gptlab.identity import identity
 from gptlab.planning.plan import expand
 from tests.support.refusals import refused
 

@@ -22,12 +22,11 @@ from gptlab.config import (
     ParametersProbe,
     ProbesConfig,
     ShapesProbe,
-    delta,
-    identity,
 )
 from gptlab.declare import to_config
 from gptlab.declare.one_spelling import GENERAL, settle
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.identity import delta, identity
 from gptlab.model import build
 from gptlab.model.gpt import GPT
 from gptlab.probes.generation import greedy

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import gptlab
-from gptlab.config import Config, ModelConfig, identity
+from gptlab.config import Config, ModelConfig
 from gptlab.errors import ConfigError
+from gptlab.identity import identity
 from gptlab.model import GPT, build
 from gptlab.model.pattern import expanded
 

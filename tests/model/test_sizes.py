@@ -9,8 +9,9 @@ import pytest
 import torch
 import transformers
 
-from gptlab.config import Config, ModelConfig, identity
+from gptlab.config import Config, ModelConfig
 from gptlab.declare.composer import compose
+from gptlab.identity import identity
 from gptlab.model import build
 from gptlab.model.feed_forward import hidden_width
 from tests.support.refusals import refused

@@ -14,18 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptlab import compose
-from gptlab import config as schema
-from gptlab.config import (
-    NEW,
-    NOT_IDENTITY,
-    Config,
-    defaults_of_new,
-    delta,
-    flatten,
-    has_identity,
-    identity,
-    identity_keys,
-)
+from gptlab import identity as hashing
+from gptlab.config import NEW, Config, flatten
+from gptlab.identity import NOT_IDENTITY, defaults_of_new, delta, has_identity, identity, identity_keys
 from tests.support.refusals import refused
 
 GOLDEN = Path(__file__).with_name("golden_ids.json")
@@ -66,7 +57,7 @@ def test_the_hash_itself_is_pinned() -> None:
 
 
 def test_ids_do_not_depend_on_the_process() -> None:
-    code = "from gptlab.config import Config, identity; print(identity(Config()))"
+    code = "from gptlab.config import Config; from gptlab.identity import identity; print(identity(Config()))"
     environ = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == identity(Config())
@@ -182,7 +173,7 @@ def test_the_keys_of_a_schema_that_are_new() -> None:
 
 def test_a_new_key_gives_no_old_run_another_id(monkeypatch: pytest.MonkeyPatch) -> None:
     before = dataclasses.asdict(Config())
-    monkeypatch.setattr(schema, "defaults_of_new", lambda _: {"model.later": 0.5, "later.names": []})
+    monkeypatch.setattr(hashing, "defaults_of_new", lambda _: {"model.later": 0.5, "later.names": []})
 
     def grown(value: Any, names: list[str]) -> dict[str, Any]:
         return before | {"model": before["model"] | {"later": value}, "later": {"names": names}}

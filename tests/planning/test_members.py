@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.config import identity
+from gptlab.identity import identity
 from gptlab.planning.plan import Plan, expand
 from tests.support.refusals import refused
 

@@ -143,7 +143,8 @@ CHANGES_NUMBERS = {
 }  # fmt: skip
 CHANGES_NONE = {
     "__init__.py", "__main__.py", "analyses.py", "api.py", "book", "check", "cli", "comparing", "declare", "errors.py",
-    "margin.py", "metrics.py", "other_names.py", "planning", "show", "store", "sweeping.py", "texts.py", "values.py",
+    "identity.py", "margin.py", "metrics.py", "other_names.py", "planning", "show", "store", "sweeping.py", "texts.py",
+    "values.py",
 }  # fmt: skip
 MIXED = {"running": {"execute.py"}}
 

@@ -15,10 +15,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from gptlab import compose, probes
-from gptlab.config import Config, DataConfig, GenerationProbe, ModelConfig, ProbesConfig, identity
+from gptlab.config import Config, DataConfig, GenerationProbe, ModelConfig, ProbesConfig
 from gptlab.declare.one_spelling import settle
 from gptlab.declare.to_config import from_omegaconf
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.running.execute import execute
 from gptlab.store import files
 from tests.support.faults import hooked

@@ -13,8 +13,9 @@ from gptlab import compose
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.audit import audit
-from gptlab.config import Config, identity
+from gptlab.config import Config
 from gptlab.errors import ConfigError, GptlabError
+from gptlab.identity import identity
 from gptlab.kernels import PLAIN, chunk_rows, resolved, with_kernels
 from gptlab.planning.plan import Plan, expand
 from gptlab.running import kernels as module

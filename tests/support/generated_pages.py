@@ -16,7 +16,8 @@ from typing import Any
 
 from gptlab import config as schema
 from gptlab.cli import main
-from gptlab.config import NOT_IDENTITY, Config
+from gptlab.config import Config
+from gptlab.identity import NOT_IDENTITY
 from gptlab.registry import KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gptlab.config import identity
+from gptlab.identity import identity
 from gptlab.probes import Subject
 from gptlab.store.states import digest
 from gptlab.training import checkpoint

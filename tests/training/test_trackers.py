@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gptlab.config import identity
+from gptlab.identity import identity
 from tests.support.training import numbers, toy, trained
 
 pytest.importorskip("tensorboard")
