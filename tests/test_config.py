@@ -65,7 +65,7 @@ def another(where: str) -> Any:
     if field.name == "layers":
         return {"0": {"norm": "identity"}}
     if field.name == "pattern":
-        return [{"norm": "identity"}, {}]
+        return {"kinds": {"bare": {"norm": "identity"}}, "order": ["bare"]}
     if "choices" in rules:
         return next(choice for choice in rules["choices"] if choice != now)
     if isinstance(now, bool):
