@@ -42,6 +42,12 @@ class Audit:
         found = {line.status for line in self.lines}
         return FAIL if FAIL in found else NOT_ASKED if NOT_ASKED in found else PASS
 
+    @property
+    def counted(self) -> str:
+        """`2 pass, 1 fail, 7 not asked`."""
+        found = [line.status for line in self.lines]
+        return ", ".join(f"{found.count(status)} {status}" for status in (PASS, FAIL, NOT_ASKED) if status in found)
+
     def to_json(self) -> dict[str, Any]:
         """The documented schema: docs/audit.md."""
         return {

@@ -50,7 +50,7 @@ def measure(subject: Subject) -> Measurement:
     found = Measurement(metrics={"loss": loss.item()}, tables={"tensors": tensors, "layers": layers})
     if subject.is_gpt:
         found.metrics["ln_vocab_size"] = math.log(config.model.vocab_size)
-        found.warnings += _far_from_uniform(loss.item(), config.model.vocab_size)
+        found.warnings += _far_from_uniform(loss.item(), config.model.vocab_size, tied=config.model.tie_weights)
     found.metrics |= _combined(tensors) | ends
     return found
 
@@ -110,8 +110,11 @@ def _ends(layers: list[dict[str, Any]]) -> dict[str, float]:
     return {"grad_norm_first": norms[min(norms)], "grad_norm_last": norms[max(norms)]} if norms else {}
 
 
-def _far_from_uniform(loss: float, vocab_size: int) -> list[str]:
+def _far_from_uniform(loss: float, vocab_size: int, *, tied: bool) -> list[str]:
     uniform = math.log(vocab_size)
     if abs(loss - uniform) <= max(0.5, 0.1 * uniform):
         return []
-    return [f"the initial loss {loss:.4g} is far from ln(vocab_size) = {uniform:.4g}: is the initial scale right?"]
+    more = " docs/surprises.md derives what a tied table does." if tied else ""
+    return [
+        f"the initial loss {loss:.4g} is far from ln(vocab_size) = {uniform:.4g}: is the initial scale right?{more}"
+    ]

@@ -110,7 +110,7 @@ def decimals(cells: Sequence[Cell]) -> int:
     sizes = sorted(size for size in sizes or [abs(c.mean or 0.0) / 100 for c in cells] if size and math.isfinite(size))
     if not sizes:
         return 4
-    return max(0, min(8, 1 - math.floor(math.log10(sizes[len(sizes) // (4 if widths else 2)]))))
+    return max(0, min(8, 1 - math.floor(math.log10(sizes[len(sizes) // 4 if widths else (len(sizes) - 1) // 2]))))
 
 
 def column(values: Sequence[float | None], at_least: int = 0) -> list[str]:

@@ -76,11 +76,17 @@ def _print_notes(console: Console, study: Study) -> None:
 def warnings(study: Study) -> list[str]:
     """What a reader must know before believing the numbers: the runs' own warnings, and variants that look alike."""
     found = [f"plan.json could not be used ({study.plan.problem}); the runs are those found in the folder."]
-    found = found if study.plan.problem else []
+    return (found if study.plan.problem else []) + warnings_of_runs(study)
+
+
+def warnings_of_runs(study: Study) -> list[str]:
+    """What the runs themselves warn of, and variants that look alike."""
+    found = []
     several = study.runs["seed"].nunique() > 1
     for label, seed, texts in zip(study.runs["label"], study.runs["seed"], study.runs["warnings"], strict=True):
-        who = f"{label} (seed {seed})" if several else label
-        found += [f"{who}: {text}" for text in texts.splitlines()]
+        if texts:
+            who = f"{label} (seed {seed})" if several else label
+            found += [f"{who}: {text}" for text in texts.splitlines()]
     return found + look_alikes(study)
 
 
@@ -88,13 +94,19 @@ def look_alikes(study: Study) -> list[str]:
     """One sentence per set of variants whose losses and gradients are bit for bit the same with the same seed."""
     if study.layers.empty or "loss" not in study.runs:
         return []
+    import numpy as np
+    import pandas as pd
+
     known = study.runs[[name for name in ("loss", "final_loss") if name in study.runs]].astype(object)
     losses = dict(zip(study.runs["run"], known.where(known.notna(), None).itertuples(index=False), strict=True))
     measured: dict[object, list[str]] = {}
-    for run, rows in study.layers.groupby("run", sort=False):
-        table = rows[["step", "layer", "part", "metric", "value"]].to_csv(index=False)
-        labels = measured.setdefault((rows["seed"].iloc[0], tuple(losses[str(run)]), table), [])
-        labels.append(str(rows["label"].iloc[0]))
+    layers = study.layers
+    # A row as numbers, so that a run is a few bytes to compare: as many runs as there are, with a thousand rows each.
+    words = [pd.factorize(layers[name])[0] for name in ("part", "metric")]
+    table = np.column_stack([*(layers[name].to_numpy(dtype=float) for name in ("step", "layer", "value")), *words])
+    for run, rows in layers.groupby("run", sort=False).indices.items():
+        key = (layers["seed"].iloc[rows[0]], tuple(losses[str(run)]), np.ascontiguousarray(table[rows]).tobytes())
+        measured.setdefault(key, []).append(str(layers["label"].iloc[rows[0]]))
     sets = dict.fromkeys(tuple(labels) for labels in measured.values() if len(labels) > 1)
     return [_alike(study, labels) for labels in sets]
 

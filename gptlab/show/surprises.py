@@ -25,9 +25,9 @@ def _larger_gradients(study: Study) -> list[str]:
     ):
         if "shortcut: add -> none" in str(changed) and own > before.get(seed, float("inf")):
             return [
-                f"{label}: without shortcuts the gradients of an untrained GPT grow instead of vanishing. The next "
-                "norm divides by the small scale of one branch, not by that of the whole stream, and the gradient of "
-                f"the loss goes through each branch undivided ({PAGE}, also on what the seed does)."
+                f"{label}: without shortcuts the gradients of an untrained GPT grow instead of vanishing. A norm "
+                "divides the gradient by the scale of its input, and that is one small branch instead of the whole "
+                f"stream ({PAGE} measures it, and says what a seed does)."
             ]
     return []
 
@@ -40,8 +40,8 @@ def _tied(study: Study) -> list[str]:
         runs["loss"] > 2 * runs["ln_vocab_size"]
     )
     return [
-        f"{label}: the token that was read has a logit of hundreds, because its own embedding is its row of the head; "
-        f"{PAGE} derives the number."
+        f"{label}: the token that was read wins by far, whatever comes next, because its own embedding is its row of "
+        f"the head; {PAGE} derives the loss."
         for label in dict.fromkeys(runs["label"][tied])
     ]
 

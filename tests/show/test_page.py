@@ -60,7 +60,8 @@ def column(page: Browser, header: str) -> list[str]:
         "const t = document.getElementById('verdicts-table');"
         "const h = [...t.querySelectorAll('thead th')].filter(h => !h.hidden);"
         "const k = h.findIndex(h => h.textContent === arguments[0]);"
-        "return [...t.querySelectorAll('tbody tr')].map(r => r.children[k].firstChild?.textContent ?? '')",
+        "return [...t.querySelectorAll('tbody tr')].map(r => [...r.children[k].childNodes]"
+        ".filter(node => node.nodeName !== 'SMALL').map(node => node.textContent).join(''))",
         header,
     )
 
@@ -140,7 +141,7 @@ def test_another_baseline_and_another_metric(page: Browser, trained: tuple[Path,
     }
     changes = dict(zip(column(page, "variant"), column(page, "changed"), strict=True))
     assert changes["rmsnorm"] == "(baseline)"
-    assert changes["wide"] == "activation: rmsnorm -> wide"
+    assert changes["wide"] == "activation: rmsnorm \N{RIGHTWARDS ARROW} wide"
     assert status(page) == "6 variants; loss, differences to rmsnorm."
     assert "Differences to rmsnorm." in page.js("return document.getElementById('verdicts-caption').textContent")
     choose(page, "metric", "grad_norm")
@@ -262,6 +263,27 @@ def test_light_and_dark_can_be_read(page: Browser, dark: bool) -> None:
 def test_narrow_screens_scroll_the_tables_and_not_the_page(page: Browser) -> None:
     page.look(width=360, height=740)
     assert page.js("return document.documentElement.scrollWidth") <= 360
+
+
+def test_a_phone_shows_the_verdicts_first_and_has_all_else(chromium: Browser, trained: tuple[Path, Path]) -> None:
+    chromium.look(width=360, height=740)
+    chromium.open(trained[1])
+    assert chromium.js(HEADS) == ["variant", "difference", "verdict"]
+    right = "return document.querySelector('#verdicts-table thead th:last-child').getBoundingClientRect().right"
+    assert chromium.js(right) <= 360
+    assert not chromium.js("return document.querySelector('.audit').open")
+    boxes = "return [...document.querySelectorAll('#verdicts .columns input')].map(box => box.value)"
+    assert {"mean", "changed", "p_corrected"} <= set(chromium.js(boxes))
+    letters = (
+        "const s = document.querySelector('figure svg');"
+        "return 9 * s.getBoundingClientRect().width / s.viewBox.baseVal.width"
+    )
+    assert chromium.js(letters) > 8  # pixels, of nine points: the figure scrolls in its own box
+    broken = (
+        "return [...document.querySelectorAll('main tbody th')].filter(h => h.textContent.includes('expansion_'))"
+        ".map(h => h.innerHTML)"
+    )
+    assert set(chromium.js(broken)) == {"expansion_<wbr>2"}
 
 
 def test_printed_it_is_light_and_whole(page: Browser) -> None:

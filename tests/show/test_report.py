@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
+from gptlab.comparing.audit import audit
 from gptlab.show.exports import export
 from gptlab.show.finish import finish_study
 from gptlab.show.report.page import write_report
 from gptlab.show.report.payload import packed, script_json
 from gptlab.show.report.svg import inline
 from gptlab.show.report.verdicts import PAGE_COLUMNS, verdicts
+from gptlab.show.surprises import surprises
+from gptlab.store.study import load_study
 from gptlab.texts import printable
 from tests.support.hostile import ATTACK, NAMES, make_hostile
 from tests.support.refusals import refused_command
@@ -29,7 +33,7 @@ from tests.support.synthetic import BASELINE, TWELVE, Variant, make_study
 from tests.support.trained import make_trained
 
 HEADERS = [column.header for column in PAGE_COLUMNS]
-VOID = {"meta", "img", "input", "br", "hr", "link"}
+VOID = {"meta", "img", "input", "br", "hr", "link", "wbr"}
 
 
 class Page(HTMLParser):
@@ -240,7 +244,10 @@ def test_one_run_and_few_seeds(tmp_path: Path, seeds: tuple[int, ...]) -> None:
 @pytest.mark.usefixtures("plain")
 def test_missing_seeds_are_said_once_above_a_table_of_values(tmp_path: Path) -> None:
     text = write_report(make_study(tmp_path, TWELVE[:4])).read_text(encoding="utf-8")
-    page, visible = Page(text), html.unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    page, visible = (
+        Page(text),
+        html.unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)).replace("<wbr>", ""),
+    )
     assert visible.count("One seed: cannot be told from noise.") == 1
     assert "gptlab experiment=chapter4 seed=123,124,125,126,127" in visible
     assert 'class="summary"' not in text
@@ -261,6 +268,57 @@ def test_all_that_was_measured_stands_in_the_file_with_its_verdict(tmp_path: Pat
     assert page.data["timing"] == ["seconds"]
     one = write_report(make_study(tmp_path / "one", TWELVE[:4])).read_text(encoding="utf-8")
     assert "too few" not in re.search(r'<section id="others".*?</section>', one, re.DOTALL)[0]  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("plain")
+def test_the_audit_stands_at_the_top_as_the_command_says_it(tmp_path: Path) -> None:
+    arms = [Arm("none", {1: 3.0, 2: 3.1, 3: 3.2}, {}, {"steps": 9}), Arm("x", {1: 3, 2: 3, 3: 3}, {"n_layers": 9})]
+    folder = make_seeded(tmp_path, arms, created="2026-01-01", command=["gptlab", "ablation=none,x"])
+    path = write_report(folder)
+    text, found = path.read_text(encoding="utf-8"), audit(folder)
+    page, told = Page(text), [[line.name, line.status] for line in found.lines]
+    table = next(rows for rows in page.tables.values() if rows[0] == ["line", "question", "answer"])
+    assert [[line[1].partition("\n")[0], line[2]] for line in table[1:]] == told
+    assert all(line.reason in html.unescape(text) for line in found.lines)
+    assert text.index('<details class="audit" open>') < text.index('id="verdicts"')
+    assert f"Protocol: {found.counted}" in text and "3 seeds were planned" in text
+    assert "add <code>tune=learning_rate</code>" in text  # and not the whole command again and again
+    (folder / "plan.json").unlink()
+    assert 'class="audit"' not in write_report(folder).read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("plain")
+def test_shapes_stand_in_the_report_with_the_name_of_their_file(tmp_path: Path) -> None:
+    head = "order,module,type,output_shape,elements,bytes\n"
+    lines = ['0,trf_blocks.0.att.scores,queries x keys,"(2, 4, 4, 4)",128,51200', '1,trf_blocks.1,Serial,"(2, 4)",8,32']
+    whole = {"shapes.csv": head + "".join(f"{line}\n" for line in [*lines, '2,out_head,Linear,"(2, 9)",18,72'])}
+    arms = [
+        Arm("none", {1: 3.0, 2: 3.1}, files=whole), Arm("torn", {1: 3.0}, {"n_layers": 9}, files={"shapes.csv": "a\n1"})
+    ]  # fmt: skip
+    folder = make_seeded(tmp_path, arms)
+    path = write_report(folder)
+    page = read(path)
+    table = next(rows for rows in page.tables.values() if rows and rows[0] == ["module", "type", "shape", "bytes"])
+    assert table[1:] == [
+        ["trf_blocks.0.att.scores", "queries x keys", "(2, 4, 4, 4)", "51,200"],
+        ["... 1 more block", "", "", ""],
+        ["out_head", "Linear", "(2, 9)", "72"],
+    ]
+    text = path.read_text(encoding="utf-8")
+    assert re.search(r"All rows: <code>.*-s1/shapes.csv</code>", text)
+    assert text.count('class="shapes"') == 1  # what cannot be read is passed over
+
+
+@pytest.mark.usefixtures("plain")
+def test_what_surprises_and_what_runs_warn_of_stand_in_the_report(tmp_path: Path) -> None:
+    loud = [BASELINE, replace(TWELVE[7], warnings=["the initial loss 436 is far from 10.82"])]
+    text = html.unescape(write_report(make_study(tmp_path, loud)).read_text(encoding="utf-8"))
+    assert "<li>tied: the initial loss 436 is far from 10.82</li>" in text
+    without = Variant("no_shortcut", {"model.shortcut": ("add", "none")}, scale=9)
+    study = load_study(make_study(tmp_path / "b", [BASELINE, without]))
+    assert surprises(study)
+    text = html.unescape(write_report(study.folder).read_text(encoding="utf-8"))
+    assert all(f'<p class="note">{note}</p>' in text for note in surprises(study))
 
 
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
@@ -287,7 +345,7 @@ def test_a_figure_in_the_page_has_its_own_ids_and_the_pages_colours() -> None:
         '<g id="a" style="fill: #1b1b1b; clip-path: url(#b)"><use xlink:href="#a"/><path d="M 1.23456 2"/></g></svg>'
     )
     assert inline(source, "p", 'say "x"') == (
-        '<svg viewBox="0 0 378 99" style="max-width: 33.0rem; min-width: min(40rem, 33.0rem)" role="img" '
+        '<svg viewBox="0 0 378 99" style="max-width: 33.0rem; min-width: min(50rem, 33.0rem)" role="img" '
         'aria-label="say &quot;x&quot;">'
         '<g id="p-a" style="fill: var(--figure-ink, #1b1b1b); clip-path: url(#p-b)"><use xlink:href="#p-a"/>'
         '<path d="M 1.23 2"/></g></svg>'

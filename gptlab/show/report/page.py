@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
@@ -21,8 +23,12 @@ from gptlab.show.formats import measured
 from gptlab.show.other_metrics import other_metrics
 from gptlab.show.report import details
 from gptlab.show.report.payload import Runs, has_every_baseline, payload, run_metrics, script_json
+from gptlab.show.report.protocol import protocol
 from gptlab.show.report.svg import inline
 from gptlab.show.report.verdicts import Verdicts, verdicts, word_class
+from gptlab.show.shape_trace import HEADS, alone, traces
+from gptlab.show.study_table import warnings_of_runs
+from gptlab.show.surprises import surprises
 from gptlab.show.tables import better
 from gptlab.store.files import write_text
 from gptlab.store.records import Record
@@ -30,9 +36,15 @@ from gptlab.store.run_listing import no_collection
 from gptlab.store.study import Study, load_study
 from gptlab.texts import printable
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 NAME = "report.html"
 OTHERS = 50  # rows of the table of all other metrics
 ROWS = 100  # of a table in the file itself; the script shows the others, page by page
+MOST_TRACES = 6  # of shapes
+ESSENTIAL = ("variant", "difference", "verdict")  # what a phone shows first; the menu brings the others
+JOINTS = ",+_=/."  # of a name: none of them is in what escaping makes
 FIRST = 20  # of these, laid out before the first paint; with scripts, the others come with the script's own rows
 CAPTIONS = {
     "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",
@@ -82,6 +94,7 @@ def render(
     of_runs = run_metrics(comparison)
     data = script_json(payload(comparison, runs, table, of_runs))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["soft"] = _soft
     failed, failures = details.failures(comparison.rows, runs)
     prompt, texts, texts_note = details.continuations(study)
     return environment.from_string(_asset("page.html")).render(
@@ -90,10 +103,12 @@ def render(
         facts=_facts(study, comparison, runs),
         trained=details.trained(runs),
         summary=_summary(comparison),
-        warnings=[printable(text) for text in comparison.warnings],
-        notes=[printable(text) for text in comparison.notes],
+        warnings=[printable(text) for text in (*comparison.warnings, *warnings_of_runs(study))],
+        audit=protocol(study, comparison),
+        notes=[printable(text) for text in (*comparison.notes, *surprises(study))],
         advice=[printable(text) for text in advice(comparison) or ()],
         columns=table.columns,
+        essential=ESSENTIAL,
         silent=table.silent,
         against=table.against,
         every_baseline=has_every_baseline(comparison),
@@ -111,6 +126,9 @@ def render(
         texts=texts,
         texts_note=texts_note,
         said_when=study.said_when,
+        shapes=[(trace, printable(str(trace.path))) for trace in islice(traces(study), MOST_TRACES)],
+        shape_heads=HEADS,
+        shapes_alone=alone(study),
         failed=failed,
         failures=failures,
         run_columns=of_runs,
@@ -124,6 +142,13 @@ def render(
         script_hash=base64.b64encode(sha256(script.encode()).digest()).decode(),
         data=Markup(data),
     )  # fmt: skip
+
+
+def _soft(text: str, joints: str = JOINTS) -> Markup:
+    """Text for the page in which a line may end at the joints of a name, and not in mid-word."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(rf"([{joints}])(?=[^\s{joints}])", r"\1<wbr>", str(escape(text))))
 
 
 def _asset(name: str) -> str:

@@ -15,6 +15,7 @@ EXCHANGED = {
     style.ORANGE: "orange",
 }  # fmt: skip
 REMS = 66 / 756  # per point: the widest figures have 756, and the page gives them 66 rem
+LEAST = 50.0  # rem that a wide figure keeps on a phone, which scrolls it: or its letters could not be read
 _STYLED = re.compile(r'style="[^"]*"')
 _PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is more than can be seen
@@ -36,7 +37,7 @@ def inline(text: str, prefix: str, label: str) -> str:
 def _opening(box: str, label: str) -> str:
     """The element's first tag. Letters are as large in a small figure as in a wide one, so it is not blown up."""
     most = float(box.split()[2]) * REMS
-    size = f"max-width: {most:.1f}rem; min-width: min(40rem, {most:.1f}rem)"
+    size = f"max-width: {most:.1f}rem; min-width: min({LEAST:g}rem, {most:.1f}rem)"
     return f'<svg viewBox="{box}" style="{size}" role="img" aria-label="{escape(label)}">'
 
 

@@ -51,6 +51,8 @@ def verdicts(comparison: Comparison, metric: str, columns: Sequence[Column] = PA
 
 def _texts(entries: Sequence[Entry], column: Column) -> list[str]:
     texts = [entry.text for entry in entries]
+    if column.name == "changed":  # a browser breaks a line after a hyphen, and so in the middle of ->
+        texts = [text.replace(" -> ", " \N{RIGHTWARDS ARROW} ") for text in texts]
     return texts if column.kind == "number" else [cut(text, LONGEST) for text in texts]
 
 

@@ -19,6 +19,10 @@ const make = (tag, text = "", name = "") => {
   if (name) made.className = name;
   return made;
 };
+const soft = (element, text) => { // as `_soft` in page.py: lines may break at the joints of a name
+  text.split(/(?<=[,+_=/.])(?=[^\s,+_=/.])/).forEach((piece, place) => element.append(...place ? [make("wbr"), piece] : [piece]));
+};
+const narrow = matchMedia("(max-width: 40rem)").matches;
 const collator = new Intl.Collator("en", { numeric: true });
 function ordered(a, b) { // both present
   return typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b);
@@ -31,9 +35,10 @@ class Grid { // rows: any objects; text(row, key), value(row, key) and fill(cell
     this.heads = [...section.querySelectorAll("thead th")];
     this.body = this.find("tbody");
     this.find(".later")?.remove();
-    this.hiding = new Set(this.heads.filter(head => "extra" in head.dataset).map(head => head.dataset.key));
+    this.hiding = new Set(this.heads.filter(head => "extra" in head.dataset || (narrow && "wide" in head.dataset)).map(head => head.dataset.key));
     for (const head of this.heads) {
       delete head.dataset.extra;
+      delete head.dataset.wide;
       const button = make("button", head.textContent);
       button.type = "button";
       button.addEventListener("click", () => this.sortBy(head.dataset.key));
@@ -158,7 +163,7 @@ function start() {
         if (word && shown) cell.append(make("span", shown, `verdict ${word}${bold ? " bold" : ""}`)); else cell.textContent = shown;
         for (const line of small(row)) cell.append(make("small", line));
       } else if (bold && key === "difference") cell.append(make("b", shown));
-      else cell.textContent = shown;
+      else if (key === "variant") soft(cell, shown); else cell.textContent = shown;
     },
   });
   function compare() {
@@ -195,10 +200,11 @@ function start() {
     noun: "run", text: runText,
     value: (run, key) => key === "seed" ? run.seed : key in measured ? quantity(runText(run, key)) : runText(run, key),
     fill(cell, run, key) {
-      if (key === "state") cell.append(make("span", run.state, `state ${run.state}`)); else cell.textContent = runText(run, key);
+      if (key === "state") cell.append(make("span", run.state, `state ${run.state}`)); else soft(cell, runText(run, key));
       if (key === "error") cell.classList.add("error");
     },
   }).set(runs);
+  if (narrow) document.querySelector(".audit")?.removeAttribute("open"); // its count stays; the verdicts come first
   document.documentElement.dataset.ready = "yes";
 }
 // After the first paint: the tables in the file can be read by then.
