@@ -85,6 +85,8 @@ class Cell:
     def said(self) -> str:
         """The verdict with what belongs to it: `not comparable (other data)`, `no clear difference (5 of 12 diverged)`,
         `unfinished (3 of 10 seeds)`."""
+        if not self.lost and self.verdict not in (NOT_COMPARABLE, UNFINISHED):
+            return self.verdict
         if self.verdict == NOT_COMPARABLE:
             return f"{self.verdict} ({self.reason})"
         if self.verdict == UNFINISHED:

@@ -149,6 +149,9 @@ def test_another_baseline_and_another_metric(page: Browser, trained: tuple[Path,
     assert "Differences to none." in page.js("return document.getElementById('verdicts-caption').textContent")
     assert page.js("return document.querySelector('#verdicts-caption .what').textContent") == "grad_norm"
     assert all(text.startswith("x") for text in column(page, "difference") if text)
+    shown = set(page.js(HEADS))
+    assert {"changed", "parameters %"} <= shown  # of the variant, whatever the metric
+    assert not {"%", "r", "noise units"} & shown  # those of the primary metric are not this one's
     choose(page, "metric", "loss")
     assert not page.js("return document.getElementById('baseline').disabled")
     assert column(page, "variant")[0] == "none"

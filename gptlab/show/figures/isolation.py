@@ -120,8 +120,10 @@ def _draw(axes: Axes, found: Knobs, name: str, higher: bool) -> None:
         xs, top["mean"], linestyle="-" if ordered else "", color=style.BLUE, linewidth=1.4, marker="o", markersize=6,
         zorder=4,
     )  # fmt: skip
+    places = found.table.groupby("label", sort=False).indices
     for x, (setting, label) in zip(xs, zip(top["setting"], top["label"], strict=True), strict=True):
-        own = found.table[(found.table[name] == setting) & (found.table["label"] == label)]["value"].to_numpy()
+        runs = found.table.iloc[places[label]]
+        own = runs["value"][runs[name] == setting].to_numpy()
         if len(own) >= bands.LEAST:
             _, low, high = bands.t_band(own.reshape(-1, 1))
             axes.plot([x, x], [low[0], high[0]], color=style.BLUE, linewidth=1.0, zorder=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gptlab.store.names import short_id
@@ -22,10 +22,16 @@ class Knobs:
 
     names: tuple[str, ...]
     table: pd.DataFrame
+    _values: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, name: str) -> list[str]:
         """The settings of a knob: numbers by size, words in the order of the sweep."""
-        found = list(dict.fromkeys(str(value) for value in self.table[name]))
+        if name not in self._values:
+            self._values[name] = self._sorted(name)
+        return self._values[name]
+
+    def _sorted(self, name: str) -> list[str]:
+        found = [str(value) for value in self.table[name].unique()]
         numbers = [number(value) for value in found]
         if all(value is not None for value in numbers):
             return sorted(found, key=lambda value: number(value) or 0.0)

@@ -13,7 +13,7 @@ from typing import Any
 from gptlab.comparing.assemble import against
 from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.comparing.which_metrics import declared
-from gptlab.show.columns import COLUMNS
+from gptlab.show.columns import COLUMNS, OF_ROW
 from gptlab.show.formats import measured
 from gptlab.show.report.verdicts import Verdicts, verdicts, word_class
 from gptlab.show.tables import better
@@ -38,6 +38,7 @@ def payload(comparison: Comparison, runs: Runs, table: Verdicts, of_runs: Sequen
         "metrics": {name: {"unit": declared(name).unit, "better": better(name)} for name in names},
         "timing": times,
         "verdicts": list(map(word_class, VERDICTS)),
+        "ofVariant": [column.name for column in OF_ROW],
         "labels": [printable(row.label) for row in comparison.rows],
         "planned": {
             name: _packed(table if name == primary else verdicts(comparison, name, OF_OTHERS)) for name in names

@@ -58,7 +58,7 @@ def _texts(entries: Sequence[Entry], column: Column) -> list[str]:
 
 def word_class(verdict: str) -> str:
     """How the style sheet calls a verdict."""
-    return verdict.replace(" ", "-")
+    return verdict.replace(" ", "-") if verdict else ""
 
 
 def _small_print(row: Row, cell: Cell, said: bool) -> list[str]:

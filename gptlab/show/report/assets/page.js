@@ -140,13 +140,14 @@ function start() {
     const columns = Object.entries(view.columns).map(([key, texts]) => [key, unpacked(texts, size)]);
     return { ...view, columns: Object.fromEntries(columns), words: unpacked(view.words, size), bold: new Set(view.bold) };
   }
-  function rowsOf() { // variant -> its texts; what a view lacks is the same for all metrics
+  function rowsOf() { // variant -> its texts
     const view = open(state.base === null ? data.planned[state.metric] : data.others[state.base]);
     const order = view.order ?? data.labels.map((_, place) => place);
     const found = order.map((variant, place) => ({ view, place, variant }));
     return { view, rows: found };
   }
-  const text = (row, key) => row.view.columns[key]?.[row.place] ?? (planned.columns[key] && !row.view.order ? planned.columns[key][row.variant] : "");
+  const ofVariant = new Set(data.ofVariant); // what a view lacks of these is the same for all metrics, and of no others
+  const text = (row, key) => row.view.columns[key]?.[row.place] ?? (ofVariant.has(key) && !row.view.order ? planned.columns[key]?.[row.variant] ?? "" : "");
   const small = row => row.view.small[row.place] ?? [];
   const isWords = new Set([...document.querySelectorAll("#verdicts-table thead th.words")].map(head => head.dataset.key));
 
