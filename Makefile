@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+NUMERIC := $(BIN)/pytest -n auto --dist worksteal tests/check tests/model tests/training
 
 CHECK := import sys; v = sys.version_info[:2]; \
 	sys.exit(None if (3, 11) <= v <= (3, 13) else "gptlab needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is " \
 	+ sys.version.split()[0] + ". Name another: make PYTHON=python3.12")
 
-.PHONY: help demo test lint types fast slow fuzz mutants pages messages bench clean
+.PHONY: help demo test lint types fast slow capabilities fuzz mutants pages messages bench clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -37,6 +38,10 @@ slow: $(DEV) ## the slow tests
 
 pages: $(DEV) ## the generated parts of docs/ anew
 	$(BIN)/python -m tests.support.generated_pages
+
+capabilities: $(DEV) ## what is numeric, as other processors compute it: with AVX2 at most, and without vectors
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(NUMERIC)
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(NUMERIC)
 
 fuzz: $(DEV) ## 10,000 damages to each kind of file
 	GPTLAB_FUZZ=10000 $(BIN)/pytest -m "slow or not slow" tests/store/test_fuzz.py
