@@ -125,3 +125,12 @@ def test_text_that_is_held_out_is_scored_once() -> None:
     assert batch.weights is not None
     scored = batch.targets[batch.weights > 0].tolist()
     assert sorted(scored) == sorted(numbers[-held_out:])
+
+
+def test_how_text_is_split_where_nobody_says_it() -> None:
+    """Of many documents whole ones are held out; of one text, its end."""
+    texts = {name: kind.defaults for name, kind in kinds().items() if "split" in kind.defaults}
+    assert {name: defaults["split"] for name, defaults in texts.items()} == {
+        "python_docs": "document", "hf": "document", "file": "position", "string": "position",
+    }  # fmt: skip
+    assert {defaults["validation_fraction"] for defaults in texts.values()} == {0.1}
