@@ -108,6 +108,7 @@ def test_seeds_and_variants_share_the_data_and_differ_in_the_weights(tmp_path: P
     assert seen[0] == seen[1] != seen[2]
 
 
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor has no bf16")
 def test_bf16_trains_close_to_fp32(tmp_path: Path) -> None:
     results = [trained(toy(f"train.precision={name}", steps=40), tmp_path / name) for name in ("fp32", "bf16")]
     losses = [found.metrics["final_loss"] for found, _ in results]

@@ -140,6 +140,15 @@ def test_killed_at_each_operation_on_the_disk(whole: Any, tmp_path: Path) -> Non
     assert operation > 40  # four checkpoints with three files each, and the lines between them
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C reaches Python, also in tests that were started in the background, where a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(("step", "number"), [(1, signal.SIGINT), (5, signal.SIGINT), (8, signal.SIGTERM)])
 def test_asked_to_stop_it_ends_its_step_and_saves(whole: Any, tmp_path: Path, step: int, number: int) -> None:
     config, *_ = whole
@@ -158,6 +167,7 @@ def test_asked_to_stop_it_ends_its_step_and_saves(whole: Any, tmp_path: Path, st
     expect_the_same_in_the_end(whole, tmp_path)
 
 
+@pytest.mark.usefixtures("heard")
 def test_asked_twice_it_stops_at_once(whole: Any, tmp_path: Path) -> None:
     config, *_ = whole
 
