@@ -127,12 +127,11 @@ def test_a_model_builds_and_learns(name: str) -> None:
     config = compose(f"model={name}", "probes=counting")
     assert counts(f"model={name}")["parameters"] == sum(p.numel() for p in skeleton(config.model).parameters())
     if counts(f"model={name}")["parameters"] > SMALL:
-        config = replace(
-            config,
-            model=replace(
-                config.model, vocab_size=64, context_length=32, emb_dim=16, n_heads=4, n_kv_heads=None, n_layers=2
-            ),
-        )
+        n_layers = 8 if config.model.layers else 2  # a pattern has to be filled
+        config = compose(f"model={name}", f"model.n_layers={n_layers}", "probes=counting")
+        sizes = {"vocab_size": 64, "context_length": 32, "emb_dim": 16, "n_heads": 4, "n_kv_heads": None}
+        sizes |= {"head_dim": 40, "hidden_dim": None}  # of which any preset's fraction is whole pairs
+        config = replace(config, model=replace(config.model, **sizes))
     check_step(config)
 
 

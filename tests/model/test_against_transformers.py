@@ -93,7 +93,7 @@ def load(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
 def llama_names(model: torch.nn.Module, inner: dict[str, str]) -> dict[str, torch.Tensor]:
     state = dict(model.named_parameters())
     theirs = {"model.embed_tokens.weight": state["tok_emb.weight"], "model.norm.weight": state["final_norm.scale"]}
-    theirs["lm_head.weight"] = state["out_head.weight"]
+    theirs["lm_head.weight"] = model.out_head.weight
     for i in range(len(model.trf_blocks)):
         for their_name, our_name in inner.items():
             theirs[f"model.layers.{i}.{their_name}.weight"] = state[f"trf_blocks.{i}.{our_name}"]

@@ -25,12 +25,17 @@ class _Doubled(ModuleType):
 def doubled() -> Iterator[None]:
     """Within this context, casts to float32 inside transformers, and every `Tensor.float()`, give float64.
 
-    Models made and called here compute in float64 from end to end, where their weights are.
+    Models made and called here compute in float64 from end to end. It reaches the modules that are imported by then;
+    transformers imports those of a model when the model is first asked for.
     """
-    stand_in = _Doubled("torch")
+    stand_in, before = _Doubled("torch"), torch.get_default_dtype()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
         for name, module in list(sys.modules.items()):
             if name.startswith("transformers.") and vars(module).get("torch") is torch:
                 patch.setattr(module, "torch", stand_in)
-        yield
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
