@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -98,6 +99,25 @@ def test_help_does_not_wait_for_torch() -> None:
     show("gptlab --help; bound 0.6 s, without torch", *rows, ("loaded of the heavy ones", loaded))
     assert loaded == "[]"
     assert min(times["gptlab --help"]) < 0.6
+
+
+def test_help_costs_at_most_twice_the_import_of_hydra() -> None:
+    """In the processor's time of the child, which another program on the machine hardly moves."""
+
+    def spent(*arguments: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        python(*arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    words = {"python -c 'import hydra'": ("-c", "import hydra"), "gptlab --help": ("-m", "gptlab", "--help")}
+    for arguments in words.values():  # once for the files that Python compiles
+        spent(*arguments)
+    tries = [{name: spent(*arguments) for name, arguments in words.items()} for _ in range(9)]
+    hydra, own = (statistics.median(times[name] for times in tries) for name in words)
+    rows = [(name, *median_and_best([times[name] for times in tries])) for name in words]
+    show("gptlab --help; bound 2 x the import of Hydra", *rows, ("ratio of the medians", f"{own / hydra:.2f} x"))
+    assert own < 2 * hydra
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
