@@ -17,9 +17,10 @@ from gptlab.comparing.which_metrics import declared, on_request, primary_of, sho
 from gptlab.errors import ConfigError, unknown
 from gptlab.margin import Margin
 from gptlab.store.plan_history import whole_plan
-from gptlab.store.records import Record, Source, load_sources, parsed_config
+from gptlab.store.records import Record, parsed_config
 from gptlab.store.run_listing import no_collection
 from gptlab.store.states import OVER
+from gptlab.store.study_sources import Source, load_sources
 
 COUNTED = ("parameters", "flops_forward_per_token")
 LOST = {"finished": "n_finished", "failed": "n_failed", "diverged": "n_diverged"}

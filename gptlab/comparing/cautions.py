@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gptlab.comparing.comparison import BETTER, Row
-from gptlab.store.records import Source
+from gptlab.store.study_sources import Source
 from gptlab.texts import printable
 
 MORE = 2.0  # percent more parameters that a winner had better be asked about

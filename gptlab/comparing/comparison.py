@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gptlab.store.records import Record, Source
+    from gptlab.store.records import Record
     from gptlab.store.study import Study
+    from gptlab.store.study_sources import Source
 
 BETTER, WORSE = "better", "worse"
 DIFFERENT = "clear difference"  # of a metric of which neither direction is better

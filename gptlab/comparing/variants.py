@@ -15,8 +15,9 @@ from gptlab.comparing.comparison import Cell, Key
 from gptlab.errors import ConfigError, unknown
 from gptlab.metrics import METRICS
 from gptlab.store.plan_history import additions
-from gptlab.store.records import Record, Source, parsed_config
+from gptlab.store.records import Record, parsed_config
 from gptlab.store.states import OVER
+from gptlab.store.study_sources import Source
 from gptlab.texts import printable
 
 

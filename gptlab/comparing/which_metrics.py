@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gptlab.errors import closest, wrong_value
 from gptlab.metrics import METRICS, Metric, metric
-from gptlab.store.records import Source
+from gptlab.store.study_sources import Source
 
 CLOSED_FORMS = ("initial_loss_expected",)  # computed from the weights, and not measured
 

@@ -17,11 +17,20 @@ are longer than 1: with two or more it is taken for a matrix, so a gain of such 
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 from torch import Tensor, nn
 
 from gptlab.errors import ConfigError, unknown
 
 ROLES = ("matrix", "embedding", "head", "gain", "vector")
+
+
+@runtime_checkable
+class SaysRoles(Protocol):
+    """A module that says what parameters of its own are for: name, relative to itself -> role."""
+
+    def parameter_roles(self) -> dict[str, str]: ...
 
 
 def parameter_roles(model: nn.Module) -> dict[str, str]:
@@ -45,8 +54,7 @@ def parameter_roles(model: nn.Module) -> dict[str, str]:
 
 
 def _declared(module: nn.Module) -> dict[str, str]:
-    declared = getattr(module, "parameter_roles", None)
-    return declared() if declared is not None else {}
+    return module.parameter_roles() if isinstance(module, SaysRoles) else {}
 
 
 def _parameter(module: nn.Module, name: str) -> Tensor | None:

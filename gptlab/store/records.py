@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,15 +22,13 @@ from gptlab.store.config_file import parse_config, read_config
 from gptlab.store.damage import DamagedError
 from gptlab.store.json_text import json_text
 from gptlab.store.manifest import Manifest, parse_manifest
-from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST, PLAN, RESULT
-from gptlab.store.plan_history import whole_plan
+from gptlab.store.names import CONFIG, GENERATION, HISTORY, LAYERS, MANIFEST
 from gptlab.store.result import Result, Scored, is_finite
 from gptlab.store.run_tables import checked
 from gptlab.store.states import state_of
-from gptlab.store.study_plan import PlanEntry, StoredPlan, entry_of, load_plan
+from gptlab.store.study_plan import PlanEntry
 
 # A top-level entry of config.yaml that is no part of a variant, with the lines that belong to it.
-MOST_STUDIES = 8  # that a message names
 _LEFT_OUT = re.compile(rf"^(?:{'|'.join(map(re.escape, (*NOT_IDENTITY, 'seed')))}):.*\n(?:[ -].*\n|\n)*", re.MULTILINE)
 
 
@@ -71,62 +69,6 @@ class Record:
         return self.study / self.run.folder
 
 
-@dataclass(frozen=True)
-class Source:
-    """One study, or those of its runs that were named."""
-
-    folder: Path
-    plan: StoredPlan
-    records: tuple[Record, ...]
-
-
-def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[Source]:
-    """Read the studies and run folders in `paths`. ConfigError for a path that is neither, or that is named twice.
-
-    `histories`: metrics.jsonl is going to be read too, so it is checked to the byte.
-    """
-    studies: dict[Path, list[PlanEntry] | None] = {}  # None: all of its runs
-    seen: dict[str, Path] = {}
-    for path in map(Path, paths):
-        if not path.is_dir():
-            raise ConfigError(f"compare: there is no folder {str(path)!r}.", code="compare-no-such-folder", value=path)
-        if seen.setdefault(os.path.realpath(path), path) is not path:
-            raise ConfigError(f"compare: {path} is named twice.", code="named-twice", path=path)
-        if _is_run(path):
-            folder = Path(os.path.dirname(os.path.abspath(path))) if path.name in ("", "..") else path.parent
-            chosen = studies.setdefault(folder, [])
-            if chosen is None:
-                raise ConfigError(
-                    f"compare: {path} is named twice, alone and as a part of {folder}.",
-                    code="named-alone-and-as-part",
-                    path=path,
-                    folder=folder,
-                )
-            chosen.append(_planned(path))
-        elif not (path / PLAN).exists() and (inside := _studies_in(path)):
-            raise ConfigError(
-                f"compare: {path} is no study, but holds {len(inside)}: {', '.join(inside[:MOST_STUDIES])}"
-                f"{', ...' if len(inside) > MOST_STUDIES else ''}. Type gptlab compare {inside[0]}",
-                code="compare-holds-studies",
-                value=str(path),
-                allowed=inside,
-                command=f"gptlab compare {inside[0]}",
-            )
-        elif studies.setdefault(path, None) is not None:
-            raise ConfigError(
-                f"compare: {path} is named twice, as a whole and by some of its runs.",
-                code="named-whole-and-in-part",
-                path=path,
-            )
-    return [_load(folder, chosen, histories) for folder, chosen in studies.items()]
-
-
-def _studies_in(folder: Path) -> list[str]:
-    """The studies in a folder that is none itself, the newest plan first."""
-    found = [path.parent for path in folder.glob(f"*/{PLAN}")]
-    return [str(study) for study in sorted(found, key=lambda study: -(study / PLAN).stat().st_mtime)]
-
-
 def parsed_config(folder: Path) -> dict[str, Any]:
     """What makes the variant of a run: dotted key -> value, without the seed and what is no part of identity.
 
@@ -138,31 +80,8 @@ def parsed_config(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _is_run(path: Path) -> bool:
-    return not os.path.lexists(path / PLAN) and any(os.path.lexists(path / name) for name in (RESULT, MANIFEST))
-
-
-def _planned(path: Path) -> PlanEntry:
-    """The run's entry in its study's plan; made from the run itself where it has no study."""
-    if os.path.lexists(path.parent / PLAN):
-        for run in load_plan(path.parent).runs:
-            if run.folder == path.name:
-                return run
-    return entry_of(path, PlanEntry("", path.name, 0, path.name))
-
-
-def _load(folder: Path, chosen: Iterable[PlanEntry] | None, histories: bool) -> Source:
-    if chosen is None:
-        plan, _ = whole_plan(folder)
-    elif os.path.lexists(folder / PLAN):
-        plan = replace(load_plan(folder), runs=tuple(chosen))
-    else:
-        plan = StoredPlan(folder.name, "", (), "", "", tuple(chosen))
-    known: dict[Provenance, Provenance] = {}
-    return Source(folder, plan, tuple(_record(folder, run, known, histories) for run in plan.runs))
-
-
-def _record(study: Path, run: PlanEntry, known: dict[Provenance, Provenance], histories: bool) -> Record:
+def record_of(study: Path, run: PlanEntry, known: dict[Provenance, Provenance], histories: bool) -> Record:
+    """What is known of one planned run. `known`: equal provenance is one object; `histories`: as in `load_sources`."""
     folder = os.path.join(study, run.folder)
     state = state_of(folder)
     name, error, variant, provenance, result = state.name, state.reason, "", Provenance(), state.result

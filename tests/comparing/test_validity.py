@@ -18,8 +18,9 @@ from gptlab.comparing import evidence, families, lost_seeds
 from gptlab.comparing.comparison import BETTER, FINDINGS, UNFINISHED, Cell
 from gptlab.comparing.variants import Variant
 from gptlab.comparing.which_metrics import declared
-from gptlab.store.records import Provenance, Record, Source
+from gptlab.store.records import Provenance, Record
 from gptlab.store.study_plan import PlanEntry, StoredPlan
+from gptlab.store.study_sources import Source
 
 STUDIES, VARIANTS, SEEDS = 2_000, 5, 10
 METRIC, KEY = "final_loss", ("final_loss", None)

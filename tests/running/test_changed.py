@@ -21,8 +21,8 @@ from gptlab.running.queue import open_study, perform
 from gptlab.show.listing import list_runs
 from gptlab.store import data_files, dependencies, files
 from gptlab.store.manifest import read_manifest
-from gptlab.store.records import load_sources
 from gptlab.store.states import state_of
+from gptlab.store.study_sources import load_sources
 from gptlab.training import loop
 from tests.support.refusals import refused_command
 

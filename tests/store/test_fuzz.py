@@ -24,10 +24,11 @@ from gptlab.store.damage import DamagedError
 from gptlab.store.data_files import Look
 from gptlab.store.dependencies import changes
 from gptlab.store.find_runs import find_runs
-from gptlab.store.records import load_sources, parsed_config
+from gptlab.store.records import parsed_config
 from gptlab.store.run_listing import list_runs
 from gptlab.store.states import STATES, state_of
 from gptlab.store.study import load_study
+from gptlab.store.study_sources import load_sources
 from gptlab.store.verify import verify
 from gptlab.training import checkpoint
 from tests.support.fuzzed import damage, damages
