@@ -53,6 +53,8 @@ messages: $(DEV) ## tests/golden/messages.txt anew, after a message was changed 
 	$(BIN)/python -m tests.support.messages
 
 bench: $(DEV) ## time and memory; wants an idle machine
+	mkdir -p outputs
+	-$(BIN)/python -m tests.benchmarks.race --json outputs/bench.json
 	$(BIN)/pytest -m benchmark -s
 
 clean: ## all but outputs/
