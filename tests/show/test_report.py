@@ -307,6 +307,10 @@ def test_shapes_stand_in_the_report_with_the_name_of_their_file(tmp_path: Path) 
     text = path.read_text(encoding="utf-8")
     assert re.search(r"All rows: <code>.*-s1/shapes.csv</code>", text)
     assert text.count('class="shapes"') == 1  # what cannot be read is passed over
+    counted = [Arm(name, {1: 1000}, {"n_layers": k}) for k, name in enumerate(("none", "x"))]
+    one = make_seeded(tmp_path / "one", counted, metric="parameters", primary_metric="loss")
+    assert 'class="summary"' not in write_report(one).read_text(encoding="utf-8")  # nothing was measured, and all ended
+    assert "trf_<wbr>blocks.<wbr>0.<wbr>att.<wbr>scores" in text  # a phone breaks the name at its joints
 
 
 @pytest.mark.usefixtures("plain")

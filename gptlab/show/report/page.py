@@ -177,6 +177,8 @@ def _facts(study: Study, comparison: Comparison, runs: Runs) -> list[str]:
 
 def _summary(comparison: Comparison) -> list[tuple[str, str]]:
     """(verdict, the variants that it goes to), in the order of the words' list."""
+    if all(_without_numbers(row, comparison.metrics) for row in comparison.rows):
+        return []
     found: dict[str, list[str]] = {}
     said = advice(comparison)
     for row in comparison.rows:
@@ -186,6 +188,12 @@ def _summary(comparison: Comparison) -> list[tuple[str, str]]:
                 printable(row.label) + (" (exploratory)" if cell.exploratory and cell.verdict in FINDINGS else "")
             )
     return [(word, _listed(found[word])) for word in VERDICTS if word in found]
+
+
+def _without_numbers(row: Row, metrics: Sequence[str]) -> bool:
+    """Whether all is well and there is nothing to compare: shapes alone were asked for."""
+    well = row.n_finished == row.n_planned and not any(run.not_finite for run in row.runs.values())
+    return well and not any(row.cell(name).n for name in metrics)
 
 
 def _listed(names: list[str]) -> str:
