@@ -5,6 +5,8 @@
     run = gptlab.run(cfg)      # what the command line does for one variant
     gptlab.sweep([...], seed=range(5))  # a study; the same call again runs only what is missing
     gptlab.load(folder).runs   # a study's tables, as data frames
+    gptlab.trained(folder)     # the model that a run has left, with its tokenizer
+    gptlab.generate(model, [[1, 2]])  # what it makes of a prompt
     gptlab.compare(folder)     # its variants against the baseline, with intervals and verdicts
 
 Importing gptlab is cheap: torch is loaded with the first call that needs it.
@@ -18,17 +20,18 @@ from gptlab.errors import ConfigError, GptlabError
 from gptlab.registry import register
 
 if TYPE_CHECKING:
-    from gptlab.api import Run, build, compare, compose, load, run
+    from gptlab.api import Run, build, compare, compose, generate, load, run, trained
     from gptlab.sweeping import Sweep, sweep
 
 __version__ = "0.1.0"
 __all__ = [
-    "ConfigError", "GptlabError", "Run", "Sweep", "build", "compare", "compose", "load", "register", "run", "sweep"
+    "ConfigError", "GptlabError", "Run", "Sweep", "build", "compare", "compose", "generate", "load",
+    "register", "run", "sweep", "trained",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Run", "build", "compare", "compose", "load", "run"):
+    if name in ("Run", "build", "compare", "compose", "generate", "load", "run", "trained"):
         from gptlab import api
 
         return getattr(api, name)

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+    from gptlab.generating.generate import Generated
+    from gptlab.running.trained import Trained
     from gptlab.show.presented import PresentedComparison
     from gptlab.store.study import Study
 
-__all__ = ["Run", "build", "compare", "compose", "load", "run"]
+__all__ = ["Run", "build", "compare", "compose", "generate", "load", "run", "trained"]
 
 
 def build(config: Config) -> nn.Module:
@@ -104,6 +106,31 @@ def run(config: Config, folder: Path | str | None = None) -> Run:
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
         folder = Path(config.output_dir) / "python" / stamp / f"{slug(config.label)}-{identity(config)[:8]}"
     return Run(Path(folder), execute(config, Path(folder)))
+
+
+def trained(run: Path | str) -> Trained:
+    """The model that a run has left: `.model`, `.tokenizer`, `.config`, `.step`. `run`: its folder, a
+    study's with this one run, or the beginning of its id.
+
+    Its newest checkpoint, or its initial weights where it was not trained. GptlabError where there is none.
+    """
+    from gptlab.running.trained import run_folder
+    from gptlab.running.trained import trained as trained_model
+
+    return trained_model(run_folder(str(run)))
+
+
+def generate(
+    model: nn.Module, prompts: str | Sequence[str] | Sequence[Sequence[int]], tokens: int = 200, **options: Any
+) -> list[Generated]:
+    """Continue each prompt by `tokens` tokens: texts, with `tokenizer=`, or lists of token ids.
+
+    Options are those of `gptlab.generating.generate`: temperature, top_k, top_p, min_p, repetition_penalty, stop, seed,
+    precision, cache, on_text. ConfigError for what cannot be.
+    """
+    from gptlab.generating.generate import generate as generated
+
+    return generated(model, prompts, tokens, **options)
 
 
 def load(path: Path | str) -> Study:

@@ -217,10 +217,16 @@ class ActivationsProbe:
 
 @dataclass
 class GenerationProbe:
-    """Greedy continuation of a prompt."""
+    """Continuation of a prompt: greedy, or sampled where there is a temperature."""
 
     prompt: str = _key("${data.prompt}", text=True)
     max_new_tokens: int = _key(10, low=1)
+    temperature: float = _key(0.0, low=0.0, new=True)  # logits are divided by it. 0: the most likely token, always
+    top_k: int | None = _key(None, low=1, new=True)  # sampled from the k most likely
+    top_p: float | None = _key(None, above=0.0, high=1.0, new=True)  # from the fewest that have this much together
+    min_p: float | None = _key(None, above=0.0, high=1.0, new=True)  # from those with this share of the largest
+    repetition_penalty: float = _key(1.0, above=0.0, new=True)  # on logits of tokens that have been: CTRL's
+    stop: list[str] = _key([], new=True)  # texts that end it
 
 
 @dataclass

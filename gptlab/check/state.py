@@ -62,7 +62,7 @@ def _interrupted(case: Case, inputs: Tensor, others: Tensor) -> Tensor:
 
 
 def decoding(case: Case) -> Verdict:
-    """Token by token, in pieces, with rows reordered and after going back: the logits of one pass over all tokens."""
+    """Token by token, in pieces, with rows reordered or joined, and after going back: the logits of one pass."""
     model = case.model
     if not isinstance(model, GPT):
         return not_applicable("architecture=deep_mlp has no tokens")
@@ -78,6 +78,7 @@ def decoding(case: Case) -> Verdict:
                 found, _ = _decoded(model, tokens, model.start_decoding(len(tokens)), size)
                 gaps[how] = largest_gap(whole, found)
             gaps["with rows reordered"] = _reordered(model, tokens, whole)
+            gaps["with rows joined"] = _joined(model, tokens, whole)
             back = _gone_back(model, tokens, whole)
     except GptlabError as error:
         return not_applicable(str(error).rstrip("."))
@@ -107,6 +108,16 @@ def _reordered(model: GPT, tokens: Tensor, whole: Tensor) -> float:
     _, state = _decoded(model, tokens[:, :half], model.start_decoding(len(tokens)), half)
     found, _ = _decoded(model, tokens[rows, half:], state.reordered(rows), 1)
     return largest_gap(whole[rows, half:], found)
+
+
+def _joined(model: GPT, tokens: Tensor, whole: Tensor) -> float:
+    """Half of the tokens, the rows apart, one token by token and one at once; the other half together."""
+    half = tokens.shape[1] // 2
+    if not half:
+        return 0.0
+    _, state = _decoded(model, tokens[:1, :half], model.start_decoding(1), 1)
+    _, other = _decoded(model, tokens[1:, :half], model.start_decoding(len(tokens) - 1), half)
+    return largest_gap(whole[:, half:], _decoded(model, tokens[:, half:], state.joined(other), 1)[0])
 
 
 def _gone_back(model: GPT, tokens: Tensor, whole: Tensor) -> float | None:

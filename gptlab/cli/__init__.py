@@ -22,6 +22,7 @@ COMMANDS = {
     "audit": "gptlab.cli.audit",
     "check": "gptlab.cli.check",
     "diff-model": "gptlab.cli.diff_model",
+    "generate": "gptlab.cli.generate",
     "ls": "gptlab.cli.listing",
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",

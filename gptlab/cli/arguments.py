@@ -36,6 +36,10 @@ class Parser(argparse.ArgumentParser):
         """An option with a value, which is text."""
         self.add_argument(*flags, action=_Once, choices=choices, default=default, type=_some)
 
+    def repeated(self, flag: str) -> None:
+        """An option that may be given several times: a list of texts."""
+        self.add_argument(flag, action="append", default=[], type=_some)
+
     def switch(self, *flags: str) -> None:
         """An option without a value."""
         self.add_argument(*flags, action="store_true")

@@ -17,6 +17,7 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab add STUDY [KEY=VALUE ...] more seeds or variants for a study that there is
        gptlab check [KEY=VALUE ...]     is a variant, yours included, a correct causal language model?
        gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
+       gptlab generate RUN              what the model of a run makes of a prompt
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
        gptlab verify [FOLDER]           is every file as its run wrote it?
        gptlab rerun RUN                 repeat one run from its record: do the numbers agree?

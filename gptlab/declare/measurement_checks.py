@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gptlab.config import Config
 from gptlab.errors import ConfigError, wrong_value
+from gptlab.generating.rules import check_sampling
 
 MOST_PATHS = 16  # branches; each one more than doubles the rounding error of the path spectrum
 
@@ -87,6 +88,12 @@ def check_tokens(config: Config) -> None:
         source.vet(config.train.context)
     if generation:
         encode_prompt(source.tokenizer, generation.prompt, config.model.vocab_size)
+
+
+def check_generation(config: Config) -> None:
+    """What is asked of sampling has an effect."""
+    if config.probes.generation:
+        check_sampling(config.probes.generation, lambda key: f"probes.generation.{key}")
 
 
 def why_not_probed(config: Config, key: str) -> str:

@@ -20,7 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 from gptlab import analyses, registry
 from gptlab import config as schema
 from gptlab.config import Config, ModelConfig
-from gptlab.declare.measurement_checks import check_contexts, check_data_fits, check_paths, check_tokens
+from gptlab.declare.measurement_checks import (
+    check_contexts,
+    check_data_fits,
+    check_generation,
+    check_paths,
+    check_tokens,
+)
 from gptlab.declare.model_checks import check_all_read, check_model
 from gptlab.declare.omegaconf_errors import refused
 from gptlab.declare.one_spelling import settle
@@ -92,6 +98,7 @@ def _check(config: Config, changed: Collection[str], declared: ModelConfig) -> N
     check_data_fits(config)
     check_contexts(config)
     check_paths(config)
+    check_generation(config)
     check_all_read(config, changed, declared)
     if experiment.margin:
         Margin.parse(experiment.margin, "experiment.margin")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gptlab.errors import GptlabError
 from gptlab.model.attention_options import check_heads, check_options
-from gptlab.model.decoding import KeyValues
+from gptlab.model.decoding import Attendable, KeyValues, Ring
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
 from gptlab.model.positions import AttentionPosition
@@ -30,7 +30,7 @@ class Attended(NamedTuple):
     """What attention gives while decoding: (B, T, emb_dim), and what is to be remembered."""
 
     y: Tensor
-    state: KeyValues | None
+    state: Attendable | None
 
 
 @register("attention", "multi_head")
@@ -109,7 +109,7 @@ class MultiHeadAttention(nn.Module):
     def parameter_roles(self) -> dict[str, str]:
         return {"head_scale": "gain"} if self._learned else {}
 
-    def forward(self, x: Tensor, positions: Tensor | None = None, state: KeyValues | None = None) -> Tensor | Attended:
+    def forward(self, x: Tensor, positions: Tensor | None = None, state: Attendable | None = None) -> Tensor | Attended:
         """`positions` (T,), None for 0 to T - 1. With a `state`, tokens also see those that it stands for."""
         at = _places(x) if positions is None else positions
         q, k, v = self.queries_keys_values(x, at)
@@ -135,19 +135,21 @@ class MultiHeadAttention(nn.Module):
         if self.manual:
             weights = self.logits(q, k, at, seen).softmax(-1)[..., : k.shape[2]]  # without the sink's
             return F.dropout(weights, dropout) @ self._repeated(v)
-        mask = self._mask(q, at, seen, plain_causal=not whole)
+        behind_all = not whole and q.shape[2] == 1  # one new token, which may look at all that came before
+        mask = self._mask(q, at, seen, plain_causal=not whole and not behind_all)
         shared = self.n_kv_heads != self.n_heads
-        causal = self.causal and mask is None
+        causal = self.causal and mask is None and whole
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
 
-    def empty_state(self, batch_size: int, capacity: int) -> KeyValues:
+    def empty_state(self, batch_size: int, capacity: int) -> Attendable:
         """No keys and no values yet. GptlabError without a mask: every token would have to be computed again."""
         if not self.causal:
             raise GptlabError(
                 "model.causal=false: tokens look at later ones, so there is no decoding step by step.",
                 code="decoding-without-mask", key="model.causal",
             )  # fmt: skip
-        return KeyValues(capacity)
+        window = self.window
+        return Ring(window) if window and window < capacity else KeyValues(capacity)
 
     @staticmethod
     def inner_parts(options: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -182,7 +184,7 @@ class MultiHeadAttention(nn.Module):
             q, k = self.position.rotate(q, k, _places(x) if positions is None else positions)
         return (q * self.head_scale if self._learned else q), k, v
 
-    def attention_logits(self, x: Tensor, positions: Tensor | None = None, state: KeyValues | None = None) -> Tensor:
+    def attention_logits(self, x: Tensor, positions: Tensor | None = None, state: Attendable | None = None) -> Tensor:
         """What the softmax takes for the stream x (B, T, emb_dim): as `logits`. A `state` is not looked at."""
         q, k, _ = self.queries_keys_values(x, positions)
         return self.logits(q, k)

@@ -1,4 +1,4 @@
-"""Probe `generation`: what the model says after a prompt, greedily, and how close each choice was."""
+"""Probe `generation`: what the model says after a prompt, and how close each choice was."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from gptlab.data.text import encode_prompt
+from gptlab.generating.continuing import NOT_FINITE, continued
+from gptlab.generating.writing import Writer
 from gptlab.probes.subject import Measurement, Subject
 from gptlab.registry import register
 
@@ -22,7 +24,7 @@ class Continuation:
 
 @register("probe", "generation", needs_tokens=True)
 def measure(subject: Subject) -> Measurement:
-    """Greedy continuation of a prompt.
+    """What the model makes of a prompt: greedily, or drawn from a stream that follows from the run's seed.
 
     Document `generation`: prompt, ids, text and margins.
     """
@@ -30,19 +32,24 @@ def measure(subject: Subject) -> Measurement:
     probe = config.probes.generation
     assert probe is not None and tokenizer is not None
     prompt_ids = encode_prompt(tokenizer, probe.prompt, config.model.vocab_size)
-    chosen = greedy(subject.model, prompt_ids, probe.max_new_tokens, config.model.context_length)
+    writer = Writer(tokenizer, prompt_ids, probe.stop)
+    rows, _ = continued(
+        subject.model, [prompt_ids], probe, context_length=config.model.context_length, seed=config.seed,
+        ends=lambda number, row: writer.stops_at(row.new),
+    )  # fmt: skip
+    chosen = rows[0]
     document = {
         "prompt": probe.prompt,
         "prompt_ids": prompt_ids,
-        "token_ids": chosen.ids,
+        "token_ids": chosen.new,
         "margins": chosen.margins,
-        "text": tokenizer.decode(prompt_ids + chosen.ids),
-        "new_text": tokenizer.decode(chosen.ids),
-        "tokens": [tokenizer.decode([token]) for token in chosen.ids],
+        "text": tokenizer.decode(chosen.ids),
+        "new_text": tokenizer.decode(chosen.new),
+        "tokens": [tokenizer.decode([token]) for token in chosen.new],
     }
     found = Measurement(documents={"generation": document})
-    if len(chosen.ids) < probe.max_new_tokens:
-        found.warnings.append(f"generation stopped after {len(chosen.ids)} tokens: the logits are not finite")
+    if chosen.stopped == NOT_FINITE:
+        found.warnings.append(f"generation stopped after {len(chosen.new)} tokens: the logits are not finite")
     return found
 
 
@@ -50,7 +57,8 @@ def measure(subject: Subject) -> Measurement:
 def greedy(model: nn.Module, prompt_ids: list[int], max_new_tokens: int, context_length: int) -> Continuation:
     """Append the most likely token `max_new_tokens` times; the model sees the last `context_length` tokens.
 
-    Stops early where the logits are not finite.
+    The book's loop, which computes every token anew for the next one; `gptlab.generating` does it once. Stops early
+    where the logits are not finite.
     """
     ids, margins = list(prompt_ids), []
     for _ in range(max_new_tokens):

@@ -25,8 +25,8 @@ from gptlab.store.result import Result
 # What can change a number. All else may be edited and marks no finished run: what reads results or talks to the user,
 # and what `declare` makes of the user's words, which is the config that the id covers.
 MAKES_NUMBERS = (
-    "config.py", "data", "kernels.py", "model", "probes", "registry.py", "running/execute.py", "signatures.py",
-    "streams.py", "training",
+    "config.py", "data", "generating", "kernels.py", "model", "probes", "registry.py", "running/execute.py",
+    "signatures.py", "streams.py", "training",
 )  # fmt: skip
 
 

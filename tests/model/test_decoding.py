@@ -12,7 +12,7 @@ from torch import Tensor
 from gptlab.config import Config, ModelConfig
 from gptlab.errors import GptlabError
 from gptlab.model import GPT, build
-from gptlab.model.decoding import Decoding
+from gptlab.model.decoding import Decoding, KeyValues, Ring
 from tests.support.refusals import refused
 
 SMALL = ModelConfig(vocab_size=61, context_length=16, emb_dim=24, n_heads=3, n_layers=2)
@@ -22,6 +22,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "alibi"},
     {"position": "sinusoidal", "n_kv_heads": 1},
     {"position": "rope", "options": {"attention": {"window": 4, "qk_norm": "rms"}}},
+    {"position": "alibi", "options": {"attention": {"window": 1}}},
     {"options": {"attention": {"softcap": 5.0, "scale": "learned"}}},
     {"options": {"attention": {"gate": "headwise", "sinks": True, "window": 4}}},
     {"layout": "parallel", "norm_placement": "post"},
@@ -66,6 +67,41 @@ def test_rows_are_chosen_anew() -> None:
     _, decoding = decoded(model, tokens[:, :9], model.start_decoding(3), [9])
     found, _ = decoded(model, tokens[rows, 9:], decoding.reordered(rows), [1] * 5)
     torch.testing.assert_close(found, model(tokens[rows])[:, 9:], rtol=1e-12, atol=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_rows_can_join_later(changes: dict[str, Any]) -> None:
+    model, tokens = make(**changes), ids()
+    _, early = decoded(model, tokens[:1, :9], model.start_decoding(1), [2] * 4 + [1])
+    _, late = decoded(model, tokens[1:, :9], model.start_decoding(2), [9])
+    found, _ = decoded(model, tokens[:, 9:], early.joined(late), [1, 3, 1])
+    torch.testing.assert_close(found, model(tokens)[:, 9:], rtol=1e-12, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_window_is_a_ring() -> None:
+    """Its memory is that of the window, whatever has passed; it goes back only where nothing was replaced."""
+    model, tokens = make(options={"attention": {"window": 4}}), ids()
+    _, decoding = decoded(model, tokens, model.start_decoding(3), [3, 1, 5, 1, 1, 3])
+    ring = decoding.blocks[0]["att"]
+    assert isinstance(ring, Ring) and ring.keys is not None and ring.keys.shape == (3, 3, 4, 8)
+    with refused("decoding-cannot-go-back", seen=14, value=13):
+        decoding.cropped(13)
+    _, short = decoded(model, tokens[:, :4], model.start_decoding(3), [4])
+    found, _ = decoded(model, tokens[:, 2:], short.cropped(2), [1] * 12)
+    torch.testing.assert_close(found, model(tokens)[:, 2:], rtol=1e-12, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_step_writes_into_the_memory_that_is_there() -> None:
+    model, tokens = make(), ids()
+    _, decoding = decoded(model, tokens[:, :5], model.start_decoding(3), [5])
+    before = decoding.blocks[0]["att"]
+    _, after = decoded(model, tokens[:, 5:], decoding, [1] * 9)
+    then = after.blocks[0]["att"]
+    assert isinstance(before, KeyValues) and isinstance(then, KeyValues)
+    assert before.keys is not None and then.keys is not None and before.keys.data_ptr() == then.keys.data_ptr()
 
 
 @torch.no_grad()

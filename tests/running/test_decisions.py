@@ -139,7 +139,8 @@ def test_changed_data_is_noticed(here: Path) -> None:
 
 # Every room and file of the ground, and whether an edit there can change a number. A new one has to be sorted in.
 CHANGES_NUMBERS = {
-    "config.py", "data", "kernels.py", "model", "probes", "registry.py", "signatures.py", "streams.py", "training",
+    "config.py", "data", "generating", "kernels.py", "model", "probes", "registry.py", "signatures.py", "streams.py",
+    "training",
 }  # fmt: skip
 CHANGES_NONE = {
     "__init__.py", "__main__.py", "analyses.py", "api.py", "book", "check", "cli", "comparing", "declare", "errors.py",

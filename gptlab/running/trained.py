@@ -1,0 +1,99 @@
+"""The model that a run has left: its newest checkpoint, or, where it was not trained, its initial weights anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from torch import nn
+
+from gptlab import registry
+from gptlab.config import Config, identity
+from gptlab.data.batches import VectorSource, load
+from gptlab.data.tokenizer import Tokenizer, make_tokenizer
+from gptlab.declare.to_config import from_stored
+from gptlab.errors import GptlabError
+from gptlab.model import build
+from gptlab.store.config_file import read_config
+from gptlab.store.damage import DamagedError
+from gptlab.store.find_runs import find_run, find_runs, is_run, recorded_id
+from gptlab.store.manifest import read_manifest
+from gptlab.training import checkpoint
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model in eval mode, what turns texts into its ids, and the training step that it stands at."""
+
+    model: nn.Module
+    tokenizer: Tokenizer
+    config: Config
+    step: int
+    notes: tuple[str, ...] = ()  # of checkpoints that were passed over
+
+
+def run_folder(word: str) -> Path:
+    """The run that `word` names: its folder, the folder of a study with this one run, or the beginning of its id."""
+    path = Path(word)
+    if path.is_dir() and not is_run(path):
+        inside = list(islice(find_runs(path), 2))
+        if len(inside) == 1:
+            return inside[0]
+    return find_run(word, Path(Config().output_dir))
+
+
+def trained(run: Path) -> Trained:
+    """The model of the run in this folder. GptlabError where it has no tokens, no record, or no checkpoint any more."""
+    try:
+        config = from_stored(read_config(run))
+    except DamagedError as damage:
+        raise GptlabError(f"{run}: {damage}.", code="run-config-damaged", run=run) from damage
+    registry.load_plugins(config.plugins)
+    if config.model.architecture != "gpt":
+        raise GptlabError(
+            f"{run}: model.architecture={config.model.architecture} has no tokens to continue.",
+            code="run-without-tokens",
+            run=run,
+            value=config.model.architecture,
+        )
+    tokenizer = _tokenizer(run, config)
+    if config.train.budget is None:
+        return Trained(build(config), tokenizer, config, 0)
+    saved, refused = checkpoint.newest(run, recorded_id(run) or identity(config))
+    if saved is None:
+        why = f"{refused[0].removeprefix('checkpoint not used: ')}. " if refused else ""
+        raise GptlabError(
+            f"{run}: has no checkpoint to take its weights from. {why}"
+            f"train.keep_checkpoints={config.train.keep_checkpoints}; 1 or more keeps the newest.",
+            code="run-without-checkpoint",
+            run=run,
+            key="train.keep_checkpoints",
+            value=config.train.keep_checkpoints,
+            refused=refused,
+        )
+    model = build(config)
+    checkpoint.put_weights(model, saved.weights)
+    return Trained(model, tokenizer, config, saved.step, tuple(refused))
+
+
+def _tokenizer(run: Path, config: Config) -> Tokenizer:
+    """From its name alone where that says it all; else from the data, which must be those of the run."""
+    name = config.data.tokenizer
+    if name in ("gpt2", "byte", "ids"):
+        return make_tokenizer(name, "", config.model.vocab_size)
+    source = load(config.data, vocab_size=config.model.vocab_size, seed=config.seed)
+    assert not isinstance(source, VectorSource)
+    try:
+        known = read_manifest(run).data
+    except DamagedError:
+        known = ""
+    if known and known != source.hash:
+        raise GptlabError(
+            f"{run}: data.tokenizer={name} has its vocabulary from the data, and these are no longer those of the run.",
+            code="tokenizer-data-changed",
+            run=run,
+            key="data.tokenizer",
+            value=name,
+        )
+    return source.tokenizer
