@@ -188,7 +188,8 @@ def test_delta_is_what_changed_in_the_order_of_the_schema() -> None:
 def test_delta_shows_a_probe_that_was_left_out() -> None:
     without = Config(probes=ProbesConfig(generation=None))
     changed = delta(Config(), without)
-    assert set(changed) == {"probes.generation", "probes.generation.prompt", "probes.generation.max_new_tokens"}
+    inside = {f"probes.generation.{f.name}" for f in dataclasses.fields(GenerationProbe)}
+    assert set(changed) == {"probes.generation", *inside}
 
 
 # --- types

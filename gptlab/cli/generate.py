@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gptlab.cli.arguments import Parser
 from gptlab.config import PRECISIONS, GenerationProbe
 from gptlab.errors import ConfigError, wrong_value
-from gptlab.generating.rules import check_sampling
+from gptlab.generating.rules import check_sampling, without_effect
 from gptlab.texts import harmless_json
 
 if TYPE_CHECKING:
@@ -93,12 +93,7 @@ def _check(given: Namespace, options: dict[str, Any]) -> None:
     how = GenerationProbe(**{"prompt": "", **keys})
     check_sampling(how, lambda key: "--tokens" if key == "max_new_tokens" else _flag(key))
     if "seed" in options and how.temperature == 0:
-        raise wrong_value(
-            "--seed",
-            options["seed"],
-            "would be ignored: --temperature is 0, and the most likely token is taken.",
-            code="sampling-without-temperature",
-        )
+        raise without_effect("--seed", options["seed"], "--temperature")
 
 
 def _answer(found: Trained, given: Namespace, options: dict[str, Any]) -> int:

@@ -72,8 +72,7 @@ def generate(
         context_length = model.context_length
     ids = [_ids(prompt, model, tokenizer) for prompt in ([prompts] if isinstance(prompts, str) else prompts)]
     if tokenizer is None and (how.stop or on_text):
-        key = "stop" if how.stop else "on_text"
-        raise ConfigError(f"{key}: needs a tokenizer, which turns ids into text.", code="tokenizer-missing", key=key)
+        raise _needs_tokenizer("stop" if how.stop else "on_text")
     writers = [Writer(tokenizer, prompt, how.stop) for prompt in ids] if tokenizer else []
 
     def ends(number: int, row: Row) -> bool:
@@ -106,13 +105,11 @@ def _ids(prompt: str | Sequence[int], model: nn.Module, tokenizer: Tokenizer | N
     size = model.tok_emb.num_embeddings if isinstance(model, GPT) else None
     if isinstance(prompt, str):
         if tokenizer is None:
-            raise ConfigError(
-                "prompts: texts need a tokenizer; token ids do not.", code="tokenizer-missing", key="prompts"
-            )
+            raise _needs_tokenizer("prompts")
         return encode_prompt(tokenizer, prompt, size or tokenizer.n_vocab, "prompts")
     ids = [int(token) for token in prompt]
     if not ids:
-        raise wrong_value("prompts", "[]", "is empty. A prompt needs at least one token.", code="prompt-empty")
+        raise wrong_value("prompts", "[]", "is empty. A prompt needs at least one token.", code="prompt-without-ids")
     outside = next((token for token in ids if token < 0 or (size is not None and token >= size)), None)
     if outside is not None:
         raise GptlabError(
@@ -123,3 +120,7 @@ def _ids(prompt: str | Sequence[int], model: nn.Module, tokenizer: Tokenizer | N
             vocab_size=size,
         )
     return ids
+
+
+def _needs_tokenizer(key: str) -> ConfigError:
+    return ConfigError(f"{key}: texts need a tokenizer; token ids do not.", code="tokenizer-missing", key=key)

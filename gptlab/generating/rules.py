@@ -18,11 +18,16 @@ def check_sampling(how: GenerationProbe, named: Callable[[str], str]) -> None:
     for key in ("top_k", "top_p", "min_p"):
         value = getattr(how, key)
         if value is not None and how.temperature == 0:
-            raise wrong_value(
-                named(key),
-                value,
-                f"would be ignored: {named('temperature')} is 0, and the most likely token is taken.",
-                code="sampling-without-temperature",
-            )
+            raise without_effect(named(key), value, named("temperature"))
     if "" in how.stop:
         raise ConfigError(f"{named('stop')}: an empty text ends nothing.", code="stop-empty", key=named("stop"))
+
+
+def without_effect(key: str, value: object, temperature: str) -> ConfigError:
+    """The error for what sampling would read, where there is none. `temperature`: what the user calls that."""
+    return wrong_value(
+        key,
+        value,
+        f"would be ignored: {temperature} is 0, and the most likely token is taken.",
+        code="sampling-without-temperature",
+    )

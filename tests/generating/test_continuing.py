@@ -146,7 +146,7 @@ def test_bf16_is_a_copy() -> None:
     ("prompts", "options", "code"),
     [
         ("a text", {}, "tokenizer-missing"),
-        ([[]], {}, "prompt-empty"),
+        ([[]], {}, "prompt-without-ids"),
         ([[61]], {}, "prompt-id-outside"),
         ([[-1]], {}, "prompt-id-outside"),
         ([[1]], {"tokens": 0}, "out-of-range"),
