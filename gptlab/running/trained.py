@@ -9,11 +9,12 @@ from pathlib import Path
 from torch import nn
 
 from gptlab import registry
-from gptlab.config import Config, identity
+from gptlab.config import Config
 from gptlab.data.batches import VectorSource, load
 from gptlab.data.tokenizer import Tokenizer, make_tokenizer
 from gptlab.declare.to_config import from_stored
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.model import build
 from gptlab.store.config_file import read_config
 from gptlab.store.damage import DamagedError

@@ -10,6 +10,7 @@ import pytest
 
 import gptlab
 from gptlab.cli import dispatch
+from gptlab.identity import identity
 from gptlab.training import checkpoint
 from tests.support.refusals import refused
 
@@ -46,7 +47,7 @@ def test_it_is_the_newest_checkpoint_that_speaks(runs: Path, capsys: pytest.Capt
     config = gptlab.trained(runs / "trained").config
     model = gptlab.build(config)
     initial = gptlab.generate(model, [list(b"The ")], 8)[0]
-    saved, _ = checkpoint.newest(runs / "trained", gptlab.config.identity(config))
+    saved, _ = checkpoint.newest(runs / "trained", identity(config))
     assert saved is not None
     checkpoint.put_weights(model, saved.weights)
     expected = gptlab.generate(model, [list(b"The ")], 8)[0]
