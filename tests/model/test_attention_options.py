@@ -132,7 +132,13 @@ def test_weights_beside_a_sink_sum_to_less_than_one() -> None:
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [({"gate": "headwse"}, "unknown-name"), ({"sinks": True, "implementation": "sdpa"}, "sinks-with-sdpa")],
+    [
+        ({"gate": "headwse"}, "unknown-name"),
+        ({"sinks": True, "implementation": "sdpa"}, "sinks-with-sdpa"),
+        ({"multiplier": 0.0}, "attention-multiplier"),
+        ({"multiplier": 0.3, "scale": "learned"}, "multiplier-with-scale"),
+        ({"multiplier": 0.3, "qk_norm": "l2"}, "multiplier-with-scale"),
+    ],
 )
 def test_what_cannot_be(options: dict[str, Any], code: str) -> None:
     with pytest.raises(ConfigError) as refused:

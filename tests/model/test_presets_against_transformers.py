@@ -29,7 +29,7 @@ IDS = {"use_cache": False, "bos_token_id": 0, "eos_token_id": 0}
 KINDS = (
     "GPT2LMHeadModel", "GPTJForCausalLM", "LlamaForCausalLM", "Olmo2ForCausalLM", "Qwen3ForCausalLM",
     "SmolLM3ForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "PhiForCausalLM",
-    "GPTNeoXForCausalLM",
+    "GPTNeoXForCausalLM", "GraniteForCausalLM",
 )  # fmt: skip
 IMPORTED = [getattr(transformers, kind) for kind in KINDS]  # before `doubled`, which reaches what is imported
 LAYERS = {"gemma3_1b": 8, "smollm3_3b": 4}  # as many as their pattern needs
@@ -203,6 +203,34 @@ def gpt_j(model: ModelConfig, ours: GPT) -> torch.nn.Module:
     other = made(config, "GPTJForCausalLM")
     load(other, found)
     return other
+
+
+def test_granite_and_its_four_multipliers() -> None:
+    """Of embeddings, attention logits, branches and output logits: none of them what another model has."""
+    ids = torch.arange(58).view(2, 29)
+    model = ModelConfig(
+        vocab_size=61, context_length=32, emb_dim=24, n_heads=6, n_kv_heads=2, n_layers=3, drop_rate=0.0,
+        norm="rmsnorm", feed_forward="swiglu", hidden_dim=52, position="rope", attention_bias=False,
+        feed_forward_bias=False, tie_weights=True, init="gpt2", embedding_multiplier=11.0, shortcut="scaled",
+        options={
+            "norm": {"eps": 3e-4}, "position": {"base": 777.0}, "attention": {"multiplier": 0.37},
+            "shortcut": {"scale": 0.21}, "head": {"scale": 1 / 7},
+        },
+    )  # fmt: skip
+    with doubled():
+        ours = build(Config(model=model)).double()
+        assert isinstance(ours, GPT)
+        away_from_ones(ours)
+        other = llama(
+            model, ours, "Granite", embedding_multiplier=11.0, attention_multiplier=0.37, residual_multiplier=0.21,
+            logits_scaling=7.0,
+        )  # fmt: skip
+        logits, expected = ours(ids), other(ids).logits
+        logits.square().sum().backward()
+        expected.square().sum().backward()
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-10 * expected.std().item())
+    gradient = other.get_input_embeddings().weight.grad
+    torch.testing.assert_close(ours.tok_emb.weight.grad, gradient, rtol=0, atol=1e-9 * gradient.std().item())
 
 
 FAMILIES: dict[str, Any] = {
