@@ -1,11 +1,22 @@
 """The model: `build` a config into a GPT. Importing this package registers gptlab's own components."""
 
-from gptlab.model import activations, attention, feed_forward, heads, init, layouts, norms, positions, shortcuts
+from gptlab.model import (
+    activations,
+    attention,
+    differential,
+    feed_forward,
+    heads,
+    init,
+    layouts,
+    norms,
+    positions,
+    shortcuts,
+)
 from gptlab.model.build import Model, build, learning_rate_scales, skeleton
 from gptlab.model.deep_mlp import DeepMLP
 from gptlab.model.gpt import GPT
 
 __all__ = [
-    "GPT", "DeepMLP", "Model", "activations", "attention", "build", "feed_forward", "heads", "init", "layouts",
-    "learning_rate_scales", "norms", "positions", "shortcuts", "skeleton",
+    "GPT", "DeepMLP", "Model", "activations", "attention", "build", "differential", "feed_forward", "heads",
+    "init", "layouts", "learning_rate_scales", "norms", "positions", "shortcuts", "skeleton",
 ]  # fmt: skip

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers.models.diffllama.configuration_diffllama import DiffLlamaConfig
+from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 from transformers.models.gpt_oss.configuration_gpt_oss import GptOssConfig
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention
 from transformers.models.qwen3_next.configuration_qwen3_next import Qwen3NextConfig
@@ -14,7 +16,9 @@ from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttentio
 
 from gptlab.errors import ConfigError
 from gptlab.model.attention import MultiHeadAttention
+from gptlab.model.differential import DifferentialAttention
 from tests.support.doubled import doubled
+from tests.support.refusals import refused
 
 T, DIM, HEADS, KV_HEADS, HEAD_DIM = 7, 24, 6, 2, 6
 SIZES: dict[str, Any] = {
@@ -144,3 +148,30 @@ def test_what_cannot_be(options: dict[str, Any], code: str) -> None:
     with pytest.raises(ConfigError) as refused:
         attention(**options)
     assert refused.value.code == code
+
+
+def test_differential_attention_is_that_of_diffllama() -> None:
+    with torch.random.fork_rng():
+        ours = DifferentialAttention(
+            DIM, HEADS, 3, KV_HEADS, head_dim=HEAD_DIM, attention_bias=False, eps=3e-4
+        ).double()
+    with torch.no_grad():
+        for number, parameter in enumerate(ours.parameters()):
+            parameter.copy_(randn(*parameter.shape, seed=number + 10) / 2)
+    with doubled(), torch.random.fork_rng():
+        theirs = DiffLlamaAttention(DiffLlamaConfig(**SIZES, rms_norm_eps=3e-4), 3).double().eval()
+        vectors = [(getattr(ours, n), getattr(theirs, n)) for n in ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")]
+        pairs = [*projections(ours, theirs), *vectors]
+        with torch.no_grad():
+            for mine, other in pairs:
+                other.copy_(mine)
+        expected = outputs_and_gradients(theirs, NO_TURN, MASK)
+    assert_equal(outputs_and_gradients(ours), expected)
+    assert_equal(tuple(mine.grad for mine, _ in pairs), tuple(other.grad for _, other in pairs))
+    assert {id(mine) for mine, _ in pairs} == {id(parameter) for parameter in ours.parameters()}
+
+
+def test_differential_heads_are_pairs() -> None:
+    for heads, kv_heads in ((3, None), (6, 3)):
+        with refused("heads-in-pairs", value=3):
+            DifferentialAttention(24, heads, n_kv_heads=kv_heads)

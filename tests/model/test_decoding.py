@@ -24,6 +24,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "alibi", "options": {"attention": {"window": 1}}},
     {"options": {"attention": {"softcap": 5.0, "scale": "learned"}}},
     {"options": {"attention": {"gate": "headwise", "sinks": True, "window": 4}}},
+    {"attention": "differential", "n_heads": 4, "n_kv_heads": 2, "position": "rope"},
     {"layout": "parallel", "norm_placement": "post"},
     {"layout": "attention_only", "layers": {"0": {"layout": "feed_forward_only"}}},
     {"attention": "identity"},
