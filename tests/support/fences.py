@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ class Fence:
     line: int
     language: str
     lines: tuple[str, ...]
+    marked: bool = False  # as a step, `<!-- step: ... -->`, that a test of the page pastes with the files it needs
 
     @property
     def place(self) -> str:
@@ -38,15 +40,26 @@ def fences() -> Iterator[Fence]:
     for path in PAGES:
         opened: tuple[int, str] | None = None
         inside: list[str] = []
+        before = ""
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             mark = re.match(r"^ *```(.*)$", line)
             if mark and opened:
-                yield Fence(str(path.relative_to(ROOT)), *opened, tuple(inside))
+                yield Fence(str(path.relative_to(ROOT)), *opened, tuple(inside), before.startswith("<!-- step:"))
                 opened, inside = None, []
             elif mark:
                 opened = number, mark[1].strip()
             elif opened:
                 inside.append(line)
+            else:
+                before = line
+
+
+def arguments(command: str) -> list[str]:
+    """What gptlab gets of a command: no `srun` before it, no pipe behind it."""
+    words = shlex.split(command)
+    first = next(place for place, word in enumerate(words) if word.endswith("gptlab"))
+    last = next((place for place, word in enumerate(words) if word in ("|", ">")), len(words))
+    return words[first + 1 : last]
 
 
 def without_comment(line: str) -> str:
