@@ -19,6 +19,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
 
 
+def harmless(text: str) -> str:
+    """A sentence of gptlab's own with whatever a user's words in it could steer a terminal by written out.
+
+    Unlike `printable` it leaves backslashes and ends of lines: the sentence may hold a line to type.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def harmless_json(text: str) -> str:
     """A JSON document with what could steer a terminal as `\\u` escapes: to a program it says the same."""
     return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)

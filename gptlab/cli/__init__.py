@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gptlab.cli.arguments import Parser
-from gptlab.cli.output import settle_environment, standard_output
+from gptlab.cli.output import settle_environment, standard_output, tell
 from gptlab.errors import ConfigError, GptlabError, closest
 
 # Each is a module with `main(arguments) -> exit code`. Loaded when asked for: `gptlab --help` must not wait for torch.
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _answered(arguments)
     if out.failure is None or isinstance(out.failure, BrokenPipeError):  # `gptlab ls | head`: nobody reads on
         return code
-    print(f"gptlab: standard output: {out.failure.strerror or out.failure}.", file=sys.stderr)
+    tell(f"standard output: {out.failure.strerror or out.failure}.")
     return code or 1
 
 
@@ -59,15 +59,15 @@ def _answered(arguments: Sequence[str]) -> int:
     except GptlabError as error:
         if full_error:
             raise
-        print(f"gptlab: {error}", file=sys.stderr)
+        tell(error)
         return 2
     except KeyboardInterrupt:
-        print("gptlab: interrupted", file=sys.stderr)
+        tell("interrupted")
         return 130
     except OSError as error:  # a full disk, a read-only folder, a file that may not be read
         if error.filename is None or full_error:
             raise
-        print(f"gptlab: {error.filename}: {error.strerror or error}.", file=sys.stderr)
+        tell(f"{error.filename}: {error.strerror or error}.")
         return 2
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.cli.arguments import Parser, one_folder
+from gptlab.cli.output import tell
 from gptlab.errors import ConfigError
 
 HELP = """\
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             "add: name a study's folder and what to add: gptlab add outputs/runs seed=4,5.", code="add-what"
         )
     command = grown_command(one_folder("add", folders, ""), added)
-    print(f"gptlab: the study's command is now: {' '.join(command)}", file=sys.stderr)
+    tell(f"the study's command is now: {' '.join(command)}")
     if given.plan:
         from gptlab.cli import plan
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gptlab.cli.output import tell
 from gptlab.config import Config
 from gptlab.errors import GptlabError
 from gptlab.running.execute import threads
@@ -34,12 +35,12 @@ def analyse(variants: Sequence[Config], study: Path) -> int:
             findings = analyses.run(variants)
         paths = write(findings, folder)
     except GptlabError as error:
-        print(f"gptlab: {error}", file=sys.stderr)
+        tell(error)
         return 1
     except Exception as error:  # an analysis may be the user's own code
         (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-        print(f"gptlab: analysis {variants[0].experiment.analysis} failed: {type(error).__name__}: {error} "
-              f"(see {folder / 'error.txt'})", file=sys.stderr)  # fmt: skip
+        name = variants[0].experiment.analysis
+        tell(f"analysis {name} failed: {type(error).__name__}: {error} (see {folder / 'error.txt'})")
         return 1
     print(f"Analysis {analyses.describe(variants[0].experiment)}")
     show(findings)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gptlab.cli.arguments import Parser
+from gptlab.cli.output import tell
 from gptlab.config import Config
 from gptlab.declare.composer import Composer
 from gptlab.errors import ConfigError
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     plan = expand(given.words, given.config_dirs)
     composer = Composer(given.config_dirs)
     for message in composer.warnings:
-        print(f"gptlab: {message}", file=sys.stderr)
+        tell(message)
     from gptlab.check import check
 
     reports = []

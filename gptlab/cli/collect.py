@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gptlab.cli.arguments import Parser, names, one_folder
 from gptlab.config import Config
 from gptlab.errors import unknown
+from gptlab.texts import harmless
 
 HELP = """\
 usage: gptlab gc [FOLDER] [--state STATE[,STATE]] [--yes]
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         done = clear(waste) if given.yes else None
         gone += bool(done)
         word = {None: "", True: "removed  ", False: "in use   "}[done]
-        print(f"{word}{waste.path}  ({waste.what}, {_bytes(waste.size)})")
+        print(harmless(f"{word}{waste.path}  ({waste.what}, {_bytes(waste.size)})"))
     total = _bytes(sum(waste.size for waste in found))
     if given.yes:
         print(f"{gone} of {len(found)} removed, {total}.")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.cli.arguments import Parser, about_options, names
+from gptlab.cli.output import tell
 from gptlab.errors import ConfigError
 
 HELP = """\
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         from gptlab.comparing.caption import lost_runs
 
         for warning in (*lost_runs(comparison), *comparison.warnings):
-            print(f"gptlab: {warning}", file=sys.stderr)
+            tell(warning)
     return 0
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError, unknown
+from gptlab.texts import harmless
 
 if TYPE_CHECKING:
     from gptlab.registry import Component
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         if kind not in registry.KINDS:
             raise unknown("slot", kind, registry.KINDS)
     say = _markdown if given.format == "md" else _text
-    print("\n\n".join("\n".join(say(kind)) for kind in wanted or registry.KINDS))
+    print("\n\n".join("\n".join(map(harmless, say(kind))) for kind in wanted or registry.KINDS))
     return 0
 
 
@@ -75,8 +77,18 @@ def _markdown(kind: str) -> Iterator[str]:
     yield f"| {kind} | options | reads | what it is |"
     yield "|---|---|---|---|"
     for component in registry.components(kind).values():
-        options, reads = (", ".join(f"`{word}`" for word in words) for words in (_options(component), component.inputs))
-        yield f"| `{component.name}` | {options} | {reads} | {component.summary.replace('|', chr(92) + '|')} |"
+        options, reads = (", ".join(map(_code, words)) for words in (_options(component), component.inputs))
+        yield f"| {_code(component.name)} | {options} | {reads} | {_in_cell(component.summary)} |"
+
+
+def _code(word: str) -> str:
+    """A name or a default between backticks, which end with it."""
+    return f"`{_in_cell(word.replace('`', chr(39)))}`"
+
+
+def _in_cell(text: str) -> str:
+    """Text, with its author's code spans, that stays in its cell and opens no tag."""
+    return re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "&lt;", text).replace("|", r"\|")
 
 
 def _options(component: Component) -> list[str]:

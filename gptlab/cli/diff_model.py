@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError
+from gptlab.texts import harmless
 
 HELP = """\
 usage: gptlab diff-model MODULE:NAME [KEY=VALUE ...] [--config-dir FOLDER]
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     found = differences(config, own_model(name, config))
     for one in found:
         by = "" if one.by is None else f", by up to {one.by:.3g}"
-        print(f"{one.what}: {one.where}: {one.said}{by}")
+        print(harmless(f"{one.what}: {one.where}: {one.said}{by}"))
     if not any(one.what in ("names", "shapes") for one in found):
         if not any(one.what == "weights" for one in found):
             print(f"weights: equal, bit for bit, to those drawn under seed={config.seed}")

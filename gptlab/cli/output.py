@@ -11,6 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
+from gptlab.texts import harmless
+
+
+def tell(text: object) -> None:
+    """A line of gptlab's on stderr. Nothing in it steers a terminal, whatever names and files it speaks of."""
+    print(harmless(f"gptlab: {text}"), file=sys.stderr, flush=True)
+
 
 class Output:
     """Standard output as it is, until it fails: what cannot be written is lost then, and the command goes on.

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab import analyses
 from gptlab.cli.arguments import Parser
+from gptlab.cli.output import tell
 from gptlab.planning.costs import cost
 from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.running.decisions import Decision, explain, survey
-from gptlab.texts import harmless_json, printable
+from gptlab.texts import harmless, harmless_json, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     plan = expand(given.words, given.config_dirs)
     for note in plan.notes:
-        print(f"gptlab: {note}", file=sys.stderr)
+        tell(note)
     costs = {run.id: cost(run.config) for run in _variants(plan)}
     decisions = survey(plan, plan.output_dir / plan.study)
     if given.format == "json":
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         if plan.analysis:
             print(f"Then the analysis {analyses.describe(plan.runs[0].config.experiment)}")
         for line in explain(plan.runs, decisions):
-            print(line)
+            print(harmless(line))
     return 0
 
 

@@ -7,7 +7,9 @@ import sys
 import time
 from typing import Any
 
+from gptlab.cli.output import tell
 from gptlab.planning.plan import Plan, PlannedRun
+from gptlab.texts import harmless, printable
 from gptlab.training.progress import Tick, clock
 
 _CLEAR = "\r\x1b[2K"
@@ -51,7 +53,7 @@ class Progress:
         if not self._shown:
             self._log(line)
         if result.get("hopeless"):
-            print("gptlab: nothing more is started, for it could not be saved either", file=sys.stderr)
+            tell("nothing more is started, for it could not be saved either")
         self._show_running()
 
     def clear(self) -> None:
@@ -73,18 +75,19 @@ class Progress:
 
     def _log(self, line: str) -> None:
         self._logged = time.monotonic()
-        print(f"gptlab: {line}", file=sys.stderr, flush=True)
+        tell(line)
 
     def _head(self, number: int, run: PlannedRun) -> str:
         return f"[{number:{len(str(self._total))}}/{self._total}] {self._name(run):{self._width}}"
 
     def _name(self, run: PlannedRun) -> str:
-        return f"{run.label} seed={run.seed}" if self._seeds else run.label
+        label = printable(run.label)
+        return f"{label} seed={run.seed}" if self._seeds else label
 
     def _write(self, text: str, end: str) -> None:
         if self._shown:
             room = shutil.get_terminal_size().columns - 1  # a wrapped line could not be taken back
-            print(f"{_CLEAR}{text[:room]}", end=end, file=sys.stderr, flush=True)
+            print(f"{_CLEAR}{harmless(text)[:room]}", end=end, file=sys.stderr, flush=True)
 
 
 def _summary(result: dict[str, Any]) -> str:

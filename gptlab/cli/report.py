@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.cli.arguments import Parser, about_options
+from gptlab.cli.output import tell
 from gptlab.errors import ConfigError, GptlabError
 
 HELP = """\
@@ -56,5 +56,5 @@ def main(arguments: Sequence[str]) -> int:
         ) from error
     print(path)
     for text in (*lost_runs(comparison), *(printable(text) for text in comparison.warnings)):
-        print(f"gptlab: {text}", file=sys.stderr)
+        tell(text)
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from gptlab.cli.arguments import Parser
 from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.texts import harmless
 
 HELP = """\
 usage: gptlab rerun RUN [--keep FOLDER]
@@ -45,15 +46,15 @@ def _report(run: Path, target: Path) -> int:
     from gptlab.running.rerun import rerun
 
     found = rerun(run, target)
-    print(f"{run}: repeated")
+    print(harmless(f"{run}: repeated"))
     for line in found.context:
-        print(f"    {line}")
+        print(harmless(f"    {line}"))
     if not found.differences:
         print(f"    {found.compared} values compared: all agree bit for bit")
         return 0
     print(f"    {found.compared} values compared, {len(found.differences)} differences:")
     for line in found.differences[:_MOST]:
-        print(f"    {line}")
+        print(harmless(f"    {line}"))
     if len(found.differences) > _MOST:
         print(f"    and {len(found.differences) - _MOST} more")
     return 1

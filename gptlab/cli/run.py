@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from gptlab.cli.analysis import analyse
 from gptlab.cli.arguments import Parser
+from gptlab.cli.output import tell
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import Plan, expand
@@ -72,4 +72,4 @@ def _count(states: Sequence[str]) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"gptlab: {text}", file=sys.stderr)
+    tell(text)

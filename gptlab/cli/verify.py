@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gptlab.cli.arguments import EXPECTED, Parser, one_folder
 from gptlab.config import Config
 from gptlab.errors import ConfigError
+from gptlab.texts import harmless
 
 HELP = """\
 usage: gptlab verify [FOLDER]
@@ -33,8 +34,8 @@ def main(arguments: Sequence[str]) -> int:
         checked += verdict.checked
         wrong += bool(verdict.problems)
         for number, problem in enumerate(verdict.problems):
-            print(f"{verdict.folder}" if number == 0 else "", end="\n" if number == 0 else "")
-            print(f"    {problem}")
+            print(harmless(f"{verdict.folder}") if number == 0 else "", end="\n" if number == 0 else "")
+            print(harmless(f"    {problem}"))
     if not states and given.words:
         raise ConfigError(
             f"verify: there is no run in {str(folder)!r}. {EXPECTED}", code="verify-no-run", value=str(folder)

@@ -28,7 +28,7 @@ from gptlab.training import checkpoint, loop, refused_writes
 from gptlab.training.history import read
 from gptlab.training.measured import Found, Step
 from gptlab.training.watch import Watch
-from tests.support.faults import ROOT
+from tests.support.faults import ROOT, assert_sound
 from tests.support.training import toy, trained
 
 TRAIN = ["model=toy_lesson", "data=sentences", "probes=counting", "train.budget=12", "train.checkpoint_every=3",
@@ -185,13 +185,15 @@ def test_one_step_beyond_the_numbers_is_forgotten_when_the_next_is_not() -> None
 # The same command, many times at once
 
 
-def test_equal_commands_at_once_all_end_well(here: Path) -> None:
+@pytest.mark.parametrize("number", [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_equal_commands_at_once_all_end_well(here: Path, number: int) -> None:
     command = [sys.executable, "-m", "gptlab", "model=tiny", "probes=counting", "seed=1,2,3,4,5,6"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     processes = [subprocess.Popen(command, cwd=here, env=environ, stderr=subprocess.PIPE, text=True,
-                                  stdout=subprocess.DEVNULL) for _ in range(3)]  # fmt: skip
+                                  stdout=subprocess.DEVNULL) for _ in range(number)]  # fmt: skip
     said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert [process.returncode for process in processes] == [0] * number, said
+    assert len(list(here.rglob("result.json"))) == 6 and len(assert_sound(here / "outputs" / "runs")) == 6
 
 
 def test_who_has_nothing_to_do_waits_for_the_others(here: Path) -> None:
