@@ -100,7 +100,7 @@ def _write_what_the_page_says(fence: Fence) -> None:
 
 def _planned(words: list[str]) -> list[str] | None:
     """The overrides that a command plans or runs; None for one that does neither."""
-    if words and words[0] in ("plan", "check"):
+    if words and words[0] in ("plan", "check", "kernels"):
         words = words[1:]
     elif words and words[0] == "diff-model":
         words = words[2:]
