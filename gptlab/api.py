@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab import registry
 from gptlab.config import Config
-from gptlab.declare.composer import compose
 from gptlab.declare.overrides import slug
 from gptlab.declare.to_config import settled_and_checked
 from gptlab.errors import GptlabError
 from gptlab.identity import identity
+from gptlab.planning.composing import compose, refuse_unsolved
 from gptlab.running.execute import execute
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def build(config: Config) -> nn.Module:
     """
     from gptlab.model import build as build_model
 
+    refuse_unsolved(config)
     registry.load_plugins(config.plugins)
     return build_model(config)
 
@@ -100,6 +101,7 @@ def run(config: Config, folder: Path | str | None = None) -> Run:
     ConfigError for a config that cannot run. An error of the variant itself is recorded, not raised: see
     `Run.result["state"]` and `["error"]`.
     """
+    refuse_unsolved(config)
     registry.load_plugins(config.plugins)
     config = settled_and_checked(config)  # it may have been made or changed by hand
     if folder is None:

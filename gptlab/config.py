@@ -30,6 +30,7 @@ ON_ERROR = ("continue", "stop")
 ON_INVALID = ("refuse", "skip")
 RERUN_ON = ("nothing", "code", "data", "any")
 ON_CHANGED = ("refuse", "restart", "resume")
+MATCHES = ("none", "params", "params_body", "flops", "training_flops")
 
 # Of the model's keys, those that an architecture does not read: they stay at their defaults, and out of config.yaml.
 DEEP_MLP_KEYS = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})
@@ -262,6 +263,18 @@ class ExperimentConfig:
 
 
 @dataclass
+class MatchConfig:
+    """One free key, solved when planned so that a variant costs what its baseline costs. The baseline never moves.
+
+    What runs has it solved, and `cost: none` here: the solved value is an ordinary one. See `planning/matching.py`.
+    """
+
+    cost: str = _key("none", choices=MATCHES)  # what is made equal to the baseline's
+    by: str | None = None  # the key that is solved. None: model.hidden_dim, and train.budget for training_flops
+    tolerance: float = _key(1.0, above=0.0, high=50.0)  # percent of the baseline's cost
+
+
+@dataclass
 class Config:
     """Everything that one run needs."""
 
@@ -271,6 +284,7 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig, metadata=NEW)
     probes: ProbesConfig = field(default_factory=ProbesConfig)
     experiment: ExperimentConfig = field(default_factory=ExperimentConfig)
+    match: MatchConfig = field(default_factory=MatchConfig, metadata=NEW)
     seed: int = _key(123, low=0, high=2**63 - 1)
     rng: str = _key("paired", choices=RNG_MODES)
     plugins: list[str] = _key([])

@@ -33,10 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     if not given.words or "=" in given.words[0]:
         raise ConfigError("diff-model: name your model first, as MODULE:NAME.", code="own-model-missing")
     from gptlab.check.own_model import differences, own_model
-    from gptlab.declare.composer import Composer
+    from gptlab.planning.composing import compose
 
     name, *overrides = given.words
-    config = Composer(given.config_dirs).job(overrides).config
+    config = compose(overrides, given.config_dirs)
     if config.model.architecture != "gpt":
         raise ConfigError("diff-model: compares with architecture=gpt only.", code="own-model-architecture")
     found = differences(config, own_model(name, config))

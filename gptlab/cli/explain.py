@@ -69,7 +69,7 @@ def _named(word: str, config_dirs: Sequence[str]) -> Named:
     from gptlab.store.find_runs import find_run, recorded_id
 
     if "=" in word and not Path(word).is_dir():
-        from gptlab.declare.composer import compose
+        from gptlab.planning.composing import compose
 
         try:
             words = shlex.split(word)

@@ -26,7 +26,9 @@ Shows the runs that the same words without `plan` would start: for each variant 
 parameters, forward FLOPs per token, memory (weights; peak of the gradient probe or of training, estimated), what each
 training would spend, and below that which runs are there already, and what would be done with them. Nothing is run.
 `-` stands for a number that cannot be had without running; why is said below. `--parts` counts the parameters and the
-forward FLOPs per token of each part of the model, in its first block and in all; the JSON has them always.
+forward FLOPs per token of each part of the model, in its first block and in all; the JSON has them always. With
+match=params (params_body, flops, training_flops) it also says what was solved so that a variant costs what its baseline
+costs: docs/fairness.md.
 
   gptlab plan experiment=chapter4
   gptlab plan --parts
@@ -89,6 +91,8 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     for label, found in by_label.items():
         for why, names in _reasons(found["missing"]).items():
             console.print(Text(printable(f"{label}: {', '.join(names)}: -, because {why}.")), soft_wrap=True)
+    for label, twin in plan.twins.items():
+        console.print(Text(printable(f"{label}: matched: {twin.words}.")), soft_wrap=True)
     seeds = list(dict.fromkeys(run.seed for run in plan.runs))
     named = (
         f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"

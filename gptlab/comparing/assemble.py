@@ -21,6 +21,7 @@ from gptlab.store.records import Record, parsed_config
 from gptlab.store.run_listing import no_collection
 from gptlab.store.states import OVER
 from gptlab.store.study_sources import Source, load_sources
+from gptlab.twin import Twin
 
 COUNTED = ("parameters", "flops_forward_per_token")
 LOST = {"finished": "n_finished", "failed": "n_failed", "diverged": "n_diverged"}
@@ -241,7 +242,17 @@ def _row(variant: Variant) -> Row:
         failures=failures(runs),
         folders=tuple(record.folder for record in runs),
         runs=variant.runs,
+        twin=_twin(variant),
     )
+
+
+def _twin(variant: Variant) -> Twin | None:
+    """As its plan records it, under the label that it has there; nothing against another baseline than that."""
+    labels = {record.run.label for record in variant.runs.values()}
+    planned = {record.run.baseline_id for record in variant.runs.values()}
+    base = {record.run.id for record in variant.base.runs.values()} if variant.base else set()
+    found = [twin for label, twin in variant.source.plan.twins.items() if label in labels]
+    return found[0] if found and planned & base else None
 
 
 def _count(variant: Variant, name: str) -> Number | None:

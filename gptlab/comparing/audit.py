@@ -14,6 +14,7 @@ from typing import Any
 
 from gptlab.comparing import audit_lines as lines
 from gptlab.comparing.assemble import compare
+from gptlab.comparing.audit_cost import matched
 from gptlab.comparing.audit_lines import FAIL, NOT_ASKED, PASS, Line, Status
 from gptlab.comparing.comparable import OTHER
 from gptlab.comparing.comparison import Comparison
@@ -91,7 +92,7 @@ def _judged(folder: Path, latest: dict[str, Any], comparison: Comparison) -> Aud
         lines.fixed(first, latest, comparison, command),
         lines.tuned(rates, command),
         lines.apart(rates, comparison),
-        lines.matched(lines.record(latest, "match"), comparison, command),
+        matched(lines.record(latest, "match"), comparison, command),
         lines.sizes(ladder, command),
         lines.seeds(folder, comparison),
         lines.ended(comparison, command),

@@ -23,7 +23,6 @@ Status = Literal["pass", "fail", "not asked"]
 PASS: Final = "pass"
 FAIL: Final = "fail"
 NOT_ASKED: Final = "not asked"
-MATCHED = 1.0  # percent: as many parameters, or as much compute, as the baseline
 SIZES, SPAN = 3, 10.0  # of a ladder: how many, and the largest over the smallest
 
 
@@ -102,24 +101,6 @@ def apart(tuned: Mapping[str, Any], comparison: Comparison) -> Line:
     if both:
         return Line(name, FAIL, f"seeds that tuned also decide: {', '.join(map(str, both))}")
     return Line(name, PASS, "no seed did both")
-
-
-def matched(match: Mapping[str, Any], comparison: Comparison, command: str) -> Line:
-    """Parameters or FLOPs as they were counted, variant by variant."""
-    name = "matched cost"
-    compared = [row for row in comparison.rows if row.baseline is not None]
-    if not compared:
-        return Line(name, NOT_ASKED, "nothing is compared")
-    apart = []
-    for row in compared:
-        costs = [found for found in (row.parameters_percent, row.flops_percent) if found is not None]
-        if not costs or min(map(abs, costs)) > MATCHED:
-            cost = f"parameters {costs[0]:+.1f} %" if costs else "no counts"
-            apart.append(f"{row.label}: {cost}")
-    if not apart:
-        return Line(name, PASS, f"all variants within {MATCHED:g} % of the baseline's parameters or FLOPs")
-    words = f"not within {MATCHED:g} %: {'; '.join(apart[:4])}{'; ...' if len(apart) > 4 else ''}"
-    return Line(name, FAIL if match else NOT_ASKED, words, f"{command} match=params")
 
 
 def sizes(ladder: Mapping[str, Any], command: str) -> Line:

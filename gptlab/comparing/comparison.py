@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gptlab.store.records import Record
     from gptlab.store.study import Study
     from gptlab.store.study_sources import Source
+    from gptlab.twin import Twin
 
 BETTER, WORSE = "better", "worse"
 DIFFERENT = "clear difference"  # of a metric of which neither direction is better
@@ -152,6 +153,17 @@ class Row:
     failures: tuple[str, ...] = ()  # `seed 3 failed: ValueError: ...`
     folders: tuple[Path, ...] = ()  # of its runs, planned ones too
     runs: Mapping[int, Record] = field(repr=False, default_factory=dict)  # seed -> run
+    twin: Twin | None = None  # what was solved so that it costs what its baseline costs
+
+    @property
+    def matched(self) -> str | None:
+        """In words: what was solved, and what is left between the costs in percent. None where nothing was."""
+        return self.twin.words if self.twin else None
+
+    @property
+    def residual_percent(self) -> float | None:
+        """What is left between the matched cost and the baseline's, in percent of that."""
+        return self.twin.residual if self.twin else None
 
     @property
     def lacks_baseline(self) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 OF_ROW = (
     "study", "baseline", "seeds", "n_planned", "n_finished", "n_failed", "n_diverged", "n_missing", "parameters",
     "parameters_difference", "parameters_percent", "flops", "flops_difference", "flops_percent",
+    "matched", "residual_percent",
 )  # fmt: skip
 OF_CELL = (
     "n", "mean", "sd", "half_width", "pairs", "expected", "scale", "difference", "relative", "low", "high", "interval",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,8 +94,13 @@ class Composer:
         with _hydra_base(), translated(" ".join(overrides)):
             return self._loader.load_configuration("config", list(map(for_hydra, overrides)), RunMode.RUN)
 
-    def job(self, overrides: Sequence[str]) -> Job:
-        """Compose, check and label one set of overrides. ConfigError for a sweep."""
+    def job(
+        self, overrides: Sequence[str], solved: Mapping[str, Any] | None = None, gives_way: Collection[str] = ()
+    ) -> Job:
+        """Compose, check and label one set of overrides. ConfigError for a sweep.
+
+        `solved`: dotted key -> value, set after everything else; keys that `gives_way` names are left to it.
+        """
         from gptlab.declare.idle_values import idle_values
         from gptlab.declare.to_config import from_omegaconf
         from gptlab.declare.training_checks import refuse_moved
@@ -114,6 +119,10 @@ class Composer:
             return self.job(retyped)
         composed = option_texts.as_written(composed, self._files.written)
         changed = self._changed(composed, parsed)
+        if solved:
+            changed = {key: value for key, value in changed.items() if key not in gives_way} | dict(solved)
+            for key, value in solved.items():
+                composed = _with(composed, key.split("."), value)
         try:
             config = from_omegaconf(composed, changed)
         except ConfigError as error:
@@ -205,6 +214,14 @@ class Composer:
         keys = [key for key in flatten(typed) if after.get(key) is not None or key.startswith("model.")]
         keys += [key for key in after if key not in before or before[key] != after[key]]
         return {key: after[key] for key in keys if key in after}
+
+
+def _with(plain: dict[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A copy of a nested dict with one value in it; what lies beside the path is shared."""
+    if len(path) == 1:
+        return {**plain, path[0]: value}
+    inner = plain.get(path[0])
+    return {**plain, path[0]: _with(inner if isinstance(inner, dict) else {}, path[1:], value)}
 
 
 def store_schema() -> None:

@@ -21,7 +21,7 @@ PRIMARY = "experiment.primary_metric"
 def idle_values(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:
     """Key -> why this run, a settled and checked config, does not use its value. `changed`: keys that the user set."""
     found = {}
-    for key, said in (*_of_training(config, changed), *_of_dropout(config, changed)):
+    for key, said in (*_of_training(config, changed), *_of_dropout(config, changed), *_of_match(config, changed)):
         found[key] = ConfigError(said, code="idle-value", key=key)
     return found | _of_metric(config, changed)
 
@@ -69,6 +69,13 @@ def _drops(model: ModelConfig) -> bool:
     sites += [(block, site) for block in blocks(model) for site in ("drop_attention", "drop_shortcut")]
     rates = [block.drop_rate if getattr(block, site) is None else getattr(block, site) for block, site in sites]
     return any(rates) or any(block.drop_feed_forward for block in blocks(model))
+
+
+def _of_match(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+    if config.match.cost == "none":
+        for key in ("match.by", "match.tolerance"):
+            if key in changed:
+                yield key, f"{key}: would be ignored, because match=none solves nothing. Write match=params."
 
 
 def _of_metric(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:

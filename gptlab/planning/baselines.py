@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gptlab.declare.composer import Composer, Job
 from gptlab.errors import ConfigError, wrong_value
 from gptlab.identity import identity
+from gptlab.planning.matching import plain, without
 from gptlab.planning.members import compose_one, left_out
 
 
@@ -77,15 +78,15 @@ def _with_ablations(composer: Composer, jobs: Sequence[Job], shared: Collection[
 
 
 def _of_baseline(job: Job) -> tuple[str, ...]:
-    """The overrides of its baseline."""
+    """The overrides of its baseline, which costs what it costs."""
     swap = {"ablation": f"ablation={job.config.experiment.baseline}", "label": ""}
-    return tuple(filter(None, (swap.get(o.key_or_group, str(o.input_line)) for o in job.parsed)))
+    return without(list(filter(None, (swap.get(o.key_or_group, str(o.input_line)) for o in job.parsed))))
 
 
 def _composed(composer: Composer, texts: Sequence[str]) -> Job | ConfigError:
     """The baseline, or why it contradicts itself. A wrong name or type is raised."""
     try:
-        return compose_one(composer, texts, ())
+        return plain(composer, compose_one(composer, texts, ()))
     except ConfigError as error:
         if not error.facts.get("contradiction"):
             raise

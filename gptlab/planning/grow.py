@@ -62,8 +62,8 @@ def _default(composer: Composer, words: Sequence[str], key: str, seeds: Sequence
     """The value that the study's runs have without being told."""
     if key == "seed":
         return [f"seed={seed}" for seed in dict.fromkeys(seeds)]
-    if key == "ablation":
-        return ["ablation=none"]
+    if key in ("ablation", "match"):
+        return [f"{key}=none"]
     single = [word for word in words if not any(o.is_sweep_override() for o in composer.parse([word]))]
     values: Mapping[str, Any] = flatten(composer.job(single).config)
     if isinstance(values.get(key), bool | int | float | str):

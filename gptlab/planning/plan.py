@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab.config import Config
+from gptlab.config import Config, MatchConfig
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import wrong_value
 from gptlab.identity import delta, identity
+from gptlab.planning import matching as twins
 from gptlab.planning import rules, sweep
 from gptlab.planning.baselines import pair
 from gptlab.planning.members import compose_members, named_run, say_skipped
 from gptlab.store.csv_text import is_missing
+from gptlab.twin import Twin
 
 SCHEMA = 1
 
@@ -39,6 +41,7 @@ class PlannedRun:
     baseline_id: str | None
     delta: dict[str, tuple[Any, Any]]
     config: Config
+    twin: Twin | None = None  # what was solved for it, where it is matched
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -81,7 +84,13 @@ class Plan:
             "analysis": self.analysis,
             "runs": [run.to_json() for run in self.runs],
             **({"skipped": list(self.skipped)} if self.skipped else {}),
+            **({"match": {"twins": {k: twin.to_json() for k, twin in self.twins.items()}}} if self.twins else {}),
         }
+
+    @property
+    def twins(self) -> dict[str, Twin]:
+        """Label -> what was solved, of the variants that are matched."""
+        return {run.label: run.twin for run in self.runs if run.twin}
 
 
 def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> Plan:
@@ -91,10 +100,14 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     shared = set(grid[0]).intersection(*grid[1:])
     asked, skipped = compose_members(composer, grid, shared)
     rules.one_study(asked)
+    matching = any(map(twins.is_asked, asked))
+    asked = twins.without_own_twins(composer, asked)
     asked, baselines, added, lost, alone = pair(composer, asked, shared)
-    skipped = (*skipped, *lost)
-    _check_flops([*added, *asked], shared)
     rules.refuse_idle_values([*added, *asked])
+    solved = twins.matched(composer, asked, baselines, matching, shared)
+    skipped = (*skipped, *lost, *solved.lost)
+    asked, baselines = solved.jobs, solved.baselines
+    _check_flops([*added, *asked], shared)
     for job, baseline in zip(asked, baselines, strict=True):
         if baseline and baseline is not job:
             rules.refuse_idle_ablations(composer, job, baseline)
@@ -102,6 +115,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     rules.refuse_twins(asked)
     jobs, pairs = [*added, *asked], [*added, *baselines]
     _label(jobs)
+    declared = {twins.without(job.overrides): job.config.label for job in jobs if not twins.is_asked(job)}
     first = asked[0].config.experiment
     named = {pair.config.label for pair in pairs if pair and any(pair is job for job in jobs)}
     return Plan(
@@ -112,12 +126,16 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         margin=first.margin,
         analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
-        runs=tuple(_planned(job, baseline, jobs) for job, baseline in zip(jobs, pairs, strict=True)),
+        runs=tuple(
+            _planned(job, baseline, jobs, _named(solved.twins.get(id(job)), job, declared))
+            for job, baseline in zip(jobs, pairs, strict=True)
+        ),
         skipped=skipped,
         notes=(
             *say_skipped(skipped, len(grid)),
             *alone,
             *_say_added(added),
+            *solved.notes,
             *_say_uneven_tables(jobs, pairs),
             *composer.warnings,
         ),
@@ -157,7 +175,7 @@ def _say_uneven_tables(jobs: Sequence[Job], baselines: Sequence[Job | None]) -> 
 
 def _label(jobs: Sequence[Job]) -> None:
     """Name every variant by its ablations and by the settings in which the runs of this plan differ."""
-    found = [settings(job.parsed) for job in jobs]
+    found = [{**settings(job.parsed), **_match_settings(job)} for job in jobs]
     keys = list(dict.fromkeys(key for values in found for key in values))
     varying = [key for key in keys if len({values.get(key) for values in found}) > 1]
     ablating = any(job.ablations for job in jobs)
@@ -184,12 +202,24 @@ def _label(jobs: Sequence[Job]) -> None:
             )
 
 
+def _match_settings(job: Job) -> dict[str, str]:
+    """`match=params`, and the key where another one was asked for."""
+    match = job.config.match
+    by = {"match.by": match.by.removeprefix("model.")} if match.by else {}
+    return {"match": match.cost, **by} if twins.is_asked(job) else {}
+
+
+def _named(twin: Twin | None, job: Job, declared: dict[tuple[str, ...], str]) -> Twin | None:
+    """The record with the label of the variant as it was declared, where that is another run of the plan."""
+    return replace(twin, of=declared.get(twins.without(job.overrides), "")) if twin and twins.is_asked(job) else twin
+
+
 def _variant(config: Config) -> str:
     """Identity without the seed."""
     return identity(replace(config, seed=0))
 
 
-def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job]) -> PlannedRun:
+def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job], twin: Twin | None) -> PlannedRun:
     own = identity(job.config)
     runs = baseline is not None and any(other is baseline for other in jobs)
     return PlannedRun(
@@ -200,5 +230,6 @@ def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job]) -> PlannedRun:
         overrides=job.overrides,
         baseline_id=identity(baseline.config) if baseline and runs else None,
         delta=delta(baseline.config, job.config) if baseline else {},
-        config=job.config,
+        config=replace(job.config, match=MatchConfig()),  # solved: what runs has nothing left to match
+        twin=twin,
     )

@@ -45,12 +45,14 @@ EMPTY = Entry(None, "")
 OF_ROW = (
     Column("variant", "variant", "its name; the baseline is what all others are compared with", PAPER, "shown", "text"),
     Column("changed", "changed", "settings that differ from the baseline's", PAPER, "shown", "text"),
+    Column("matched", "matched", "what was solved so that it costs what its baseline costs, and the residual", PAPER,
+           "shown", "text"),
     Column("seeds", "seeds", "those that finished, of those planned", PAPER, "shown", "text"),
     Column("parameters", "parameters", "distinct weights", SCREEN, "hidden"),
     Column("parameters_percent", "parameters %", "parameters against the baseline's", PAPER, "shown"),
     Column("flops", "FLOPs/token", "forward pass", ASKED, "hidden"),
     Column("flops_percent", "FLOPs %", "FLOPs of the forward pass against the baseline's", PAPER, "shown"),
-)
+)  # fmt: skip
 OF_CELL = (
     Column("n", "n", "seeds with a finite value"),
     Column("mean", "mean", "over the seeds", PAPER, "shown"),
@@ -92,6 +94,8 @@ def row_entries(rows: Sequence[Row], name: str, bold: Sequence[bool] = ()) -> li
     if name in ("changed", "seeds"):
         used = {row.baseline for row in rows}
         return [_text(changed(row, row.label in used) if name == "changed" else row.seeds) for row in rows]
+    if name == "matched":
+        return [_text(row.matched or "") for row in rows]
     write = formats.percent if name.endswith("_percent") else formats.exact
     return [EMPTY if (value := getattr(row, name)) is None else Entry(value, write(value)) for row in rows]
 

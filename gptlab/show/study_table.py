@@ -69,6 +69,8 @@ def _print_variants(console: Console, study: Study, comparison: Comparison) -> N
 def _print_notes(console: Console, study: Study) -> None:
     for warning in warnings(study):
         console.print(Text.assemble(("Warning: ", "bold yellow"), printable(warning)))
+    for label, twin in study.plan.twins.items():
+        console.print(Text(printable(f"Matched: {label}: {twin.words}."), style="dim"))
     for note in surprises(study):
         console.print(Text.assemble(("Note: ", "bold"), printable(note)))
 

@@ -17,7 +17,14 @@ from gptlab.show.columns import COLUMNS, EXPLORATORY, OF_ROW, Column, Entry, cel
 from gptlab.show.formats import decimals
 
 SAID_ONCE = ("seeds", "note", "parameters", "parameters_percent", "flops_percent")  # where all rows agree
-OF_THE_VARIANT = ("changed", "seeds", "parameters", "parameters_percent", "flops_percent")  # said by the first table
+OF_THE_VARIANT = (
+    "changed",
+    "matched",
+    "seeds",
+    "parameters",
+    "parameters_percent",
+    "flops_percent",
+)  # said by the first table
 # Of all metrics but the first, only what a reader compares; `--metric M` shows all of M's columns, CSV everybody's.
 SHORT = ("variant", "mean", "half_width", "difference", "low", "high", "p_corrected", "verdict", "note")
 AT_STEPS = ("mean", "difference", "low", "high", "verdict")

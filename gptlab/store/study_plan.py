@@ -14,6 +14,7 @@ from gptlab.errors import GptlabError
 from gptlab.store.damage import DamagedError, load_object, parsing
 from gptlab.store.names import PLAN, RESULT, STAMP, seed_in
 from gptlab.store.result import parse_result, whole
+from gptlab.twin import Twin, parsed
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class StoredPlan:
     runs: tuple[PlanEntry, ...]
     problem: str = ""
     margin: str = ""  # a difference in the primary metric that does not matter; empty for none
+    twins: Mapping[str, Twin] = field(default_factory=dict)  # label -> what was solved, of matched variants
 
 
 def load_plan(folder: Path) -> StoredPlan:
@@ -79,6 +81,7 @@ def parse_plan(content: dict[str, Any]) -> StoredPlan:
         primary_metric=str(content.get("primary_metric") or ""),
         runs=runs,
         margin=str(content.get("margin") or ""),
+        twins=parsed(content.get("match")),
     )
 
 

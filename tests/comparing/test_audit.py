@@ -85,10 +85,10 @@ def test_each_line_by_the_plan(tmp_path: Path, line: int, plan: dict[str, Any], 
 def test_each_line_by_the_runs(tmp_path: Path) -> None:
     big = arm("x", -0.3, metrics={"parameters": 1100, "flops_forward_per_token": 2200})
     line = audit(study(tmp_path / "a", arm("none", 0), big)).lines[3]
-    assert (line.status, "x: parameters +10.0 %" in line.reason, line.mend) == (
+    assert (line.status, "x: parameters +10 %" in line.reason, line.mend) == (
         "not asked",
         True,
-        "gptlab match=params",
+        "gptlab match=none,params",
     )
     assert audit(study(tmp_path / "b", arm("none", 0), big, match={"key": "params"})).lines[3].status == "fail"
     short = audit(study(tmp_path / "c", arm("none", 0), arm("x", -0.3, steps=60))).lines[6]
@@ -100,6 +100,38 @@ def test_each_line_by_the_runs(tmp_path: Path) -> None:
     lost = study(tmp_path / "f", arm("none", 0), arm("x", -0.3, states={5: "failed"}))
     assert "x has 4 seeds: a finding takes 5" in audit(lost).lines[5].reason
     assert audit(lost).lines[8].reason.startswith("1 of 10 runs failed or diverged")
+
+
+def twin(label: str, cost: str, reached: float, of: str = "", target: float = 1000) -> dict[str, Any]:
+    entry = {"cost": cost, "by": "model.hidden_dim", "start": 128, "value": 85, "target": target, "plain": 1100}
+    return {label: {**entry, "reached": reached, "tolerance": 1.0, "paired": True, "of": of}}
+
+
+def test_a_twin_is_held_to_what_it_was_solved_for(tmp_path: Path) -> None:
+    def line(name: str, parameters: float, flops: float, entry: dict[str, Any], *more: Arm) -> Any:
+        cost = {"parameters": parameters, "flops_forward_per_token": flops, "training_flops": flops * 100}
+        arms = (arm("none", 0, metrics={"training_flops": 200_000}), arm("x", -0.3, metrics=cost), *more)
+        return audit(study(tmp_path / name, *arms, match={"twins": entry}, command=["gptlab", "match=params"])).lines[3]
+
+    good = line("a", 1004, 2500, twin("x", "params", 1004))
+    assert (good.status, "x: parameters +0.4 %" in good.reason) == ("pass", True)
+    # The record says that the parameters are matched; the runs say that they are not, and only their FLOPs are.
+    liar = line("b", 1100, 2000, twin("x", "params", 1000))
+    assert (liar.status, "x: parameters +10 %" in liar.reason) == ("fail", True)
+    assert liar.mend == "gptlab match=params match.tolerance=1"
+    assert line("c", 1100, 2010, twin("x", "training_flops", 201_000, target=200_000)).status == "pass"
+    body = {"parameters": 1100, "parameters/head": 600, "parameters/attention": 500}
+    unequal = audit(
+        study(tmp_path / "d", arm("none", 0, metrics={**body, "parameters/attention": 499}),
+              arm("x", -0.3, metrics=body), match={"twins": twin("x", "params_body", 500, target=499)})
+    ).lines[3]  # fmt: skip
+    assert (unequal.status, "x: parameters of the blocks +0.2 %" in unequal.reason) == ("pass", True)
+    plain = arm("y", -0.4, metrics={"parameters": 1100, "flops_forward_per_token": 2200})
+    plain = replace(plain, model={"n_layers": 4}, manifest={**plain.manifest, "config": {"model": {"n_layers": 4}}})
+    assert line("e", 1004, 2500, twin("x", "params", 1004, of="y"), plain).status == "pass"
+    alone = line("f", 1004, 2500, twin("x", "params", 1004, of="z"), plain)
+    assert (alone.status, "y: parameters +10 %" in alone.reason) == ("fail", True)
+    assert alone.mend == "gptlab match=none,params"
 
 
 def test_too_few_seeds_are_said_as_what_they_are(tmp_path: Path) -> None:

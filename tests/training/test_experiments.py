@@ -11,7 +11,14 @@ from gptlab.planning.plan import Plan, expand
 from gptlab.running.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "experiments"
-RUNS = {"toy_ablations": 160, "masked_vs_unmasked": 16, "warmup": 96, "tying": 25, "real_text": 30}
+RUNS = {
+    "toy_ablations": 160,
+    "masked_vs_unmasked": 16,
+    "warmup": 96,
+    "tying": 25,
+    "real_text": 30,
+    "gated_or_larger": 30,
+}
 
 
 @pytest.fixture
