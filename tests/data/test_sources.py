@@ -233,3 +233,9 @@ def test_only_as_much_text_is_read_as_is_needed() -> None:
 
     assert first_tokens(Counting(), "word " * 100_000, 10) == list(b"word word ")
     assert max(seen) < 100
+
+
+@pytest.mark.parametrize(("text", "code"), [("1", "too-few-tokens-to-train"), ("1 2", "too-few-tokens-to-split")])
+def test_two_tokens_are_text_and_one_is_none(text: str, code: str) -> None:
+    with refused(code):
+        tokens_of(source="string", text=text, tokenizer="ids").vet(1)

@@ -30,19 +30,20 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="*", help="folders of tests/ to choose from (the room's own)")
+    parser.add_argument("--again", action="store_true", help="try those that survived once more, with the tests of now")
     parser.add_argument("--page", action="store_true", help="write the page of results, and run nothing")
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     if not given.page:
-        _try(given.rooms or list(ROOMS), given.sample, given.seed, given.tests)
+        _try(given.rooms or list(ROOMS), given.sample, given.seed, given.tests, given.again)
     page.write(RESULTS)
 
 
-def _try(rooms: list[str], size: int, seed: int, folders: list[str] | None) -> None:
+def _try(rooms: list[str], size: int, seed: int, folders: list[str] | None, again: bool) -> None:
     files = {room: [file for name in folders or [room] for file in _files(name)] for room in rooms}
     tests = {room: recorded(files[room]) for room in rooms}
     trial.warm()
-    done = {page.key(line) for line in page.read(RESULTS)}
+    done = {page.key(line): line for line in page.read(RESULTS)}
     copy = trial.Copy()
     sound: dict[str, bool] = {}
     try:
@@ -50,13 +51,15 @@ def _try(rooms: list[str], size: int, seed: int, folders: list[str] | None) -> N
             for number, (file, mutant) in enumerate(sampled(room, size, seed), 1):
                 line = {"room": room, "file": file, "line": mutant.line, "function": mutant.function,
                         "operator": mutant.operator, "before": mutant.before, "after": mutant.after}  # fmt: skip
-                if page.key(line) in done:
+                before = done.get(page.key(line))
+                if before and (before["killed_by"] or not again):
                     continue
                 given = trial.chosen(tests[room], file, mutant)
-                line |= {"tests": len(given), "killed_by": trial.killer(copy, file, mutant.source, given, sound)}
+                killer = trial.killer(copy, file, mutant.source, given, sound)
+                line |= {**before, "later": killer} if before else {"tests": len(given), "killed_by": killer}
                 with RESULTS.open("a", encoding="utf-8") as stream:
                     stream.write(json.dumps(line) + "\n")
-                word = "caught" if line["killed_by"] else "SURVIVED" if given else "no test runs it"
+                word = "caught" if killer else "SURVIVED" if given else "no test runs it"
                 print(
                     f"{room} {number}: {file}:{mutant.line} {mutant.before} -> {mutant.after}: {word}", file=sys.stderr
                 )

@@ -52,18 +52,20 @@ def write(results: Path) -> None:
     for line in read(results):
         by_room[line["room"]].append(line)
     table = [
-        "| room | mutants | caught | equal | survived | share caught | 95 % interval |",
-        "|---|---|---|---|---|---|---|",
+        "| room | mutants | equal | caught at first | share | 95 % interval | caught since | left |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lists: list[str] = []
     for room, lines in sorted(by_room.items()):
         left = [line for line in lines if not line["killed_by"]]
         same = [line for line in left if _place(line) in reasons]
         survived = [line for line in left if _place(line) not in reasons]
+        since = [line for line in survived if line.get("later")]
         of = len(lines) - len(same)
         caught = len(lines) - len(left)
         low, high = wilson(caught, of)
-        cells = (room, len(lines), caught, len(same), len(survived), f"{caught / of:.1%}", f"{low:.1%} to {high:.1%}")
+        share = (f"{caught / of:.0%}", f"{low:.0%} to {high:.0%}")
+        cells = (room, len(lines), len(same), caught, *share, len(since), len(survived) - len(since))
         table.append("| " + " | ".join(str(cell) for cell in cells) + " |")
         lists += [f"\n### {room}\n", *(_item(line, None) for line in sorted(survived, key=key))]
         lists += [_item(line, reasons[_place(line)]) for line in sorted(same, key=key)]
@@ -77,7 +79,9 @@ def _place(line: Line) -> tuple[str, ...]:
 
 
 def _item(line: Line, reason: str | None) -> str:
-    why = f"equal: {reason}" if reason else "survived" if line["tests"] else "survived: no fast test runs it"
+    why = f"equal: {reason}" if reason else "survived" if line["tests"] else "survived: no fast test ran it"
+    if line.get("later"):
+        why += f"; now caught by `{line['later'].partition('::')[0]}`"
     return f"- `{line['file']}:{line['line']}` `{line['before']}` -> `{line['after']}`: {why}"
 
 

@@ -159,6 +159,7 @@ def _child(folder: Path, names: list[str]) -> None:
     code = 97
     try:
         os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
         output = os.open(folder / "last-output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         null = os.open(os.devnull, os.O_RDONLY)
         for stream, number in ((null, 0), (output, 1), (output, 2)):
