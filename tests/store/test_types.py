@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from gptlab.metrics import METRICS, Metric
 from gptlab.store.damage import DamagedError
 from gptlab.store.data_files import DataFile, DataRecord, Look, parse_data, record
 from gptlab.store.manifest import Manifest, parse_manifest
-from gptlab.store.records import Facts, load_sources
+from gptlab.store.records import Provenance, load_sources
 from gptlab.store.result import Result, Scored, is_finite, parse_result, whole
 from tests.support.seeded import MANIFEST, Arm, make_seeded
 
@@ -134,8 +135,8 @@ def test_the_rows_that_scored_it_are_facts(tmp_path: Path, scored: dict[str, Any
 
 def changed_facts(root: Path, other: Arm) -> dict[str, tuple[str, str]]:
     (source,) = load_sources([make_seeded(root, [Arm("none", {1: 3.0}), other])])
-    one, two = (found.facts for found in source.records)
-    pairs = {name: (getattr(one, name), getattr(two, name)) for name in Facts._fields}
+    one, two = (found.provenance for found in source.records)
+    pairs = {name: (getattr(one, name), getattr(two, name)) for name in Provenance._fields}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
@@ -172,3 +173,16 @@ def test_data_has_changed_when_a_byte_a_name_or_a_file_has(tmp_path: Path) -> No
     (folder / "b.txt").rename(folder / "d.txt")
     assert changed(whole_folder) and changed(glob)
     assert isinstance(whole_folder.files[str(folder)][0], DataFile)
+
+
+@pytest.mark.usefixtures("scratch_registry")
+def test_a_metric_that_a_run_declares_is_known_without_its_plugin() -> None:
+    declared = {"name": "of_a_test", "unit": "u", "direction": "higher", "kind": "stochastic", "meaning": "m"}
+    loss = METRICS["final_loss"]
+    other = {**declared, "name": "final_loss"}
+    entries = [declared, other, {"name": "half"}, "odd"]
+    parse_result({"state": "finished", "declared": entries})
+    assert METRICS["of_a_test"] == Metric("of_a_test", "u", "higher", "stochastic", "m")
+    assert METRICS["final_loss"] == loss  # a name that is known stays
+    assert "half" not in METRICS
+    parse_result({"state": "finished", "declared": "odd"})
