@@ -13,8 +13,9 @@ from gptlab.metrics import METRICS, Metric
 from gptlab.store.damage import DamagedError
 from gptlab.store.data_files import DataFile, DataRecord, Look, parse_data, record
 from gptlab.store.manifest import Manifest, parse_manifest
-from gptlab.store.records import Provenance, load_sources
+from gptlab.store.records import Provenance
 from gptlab.store.result import Result, Scored, is_finite, parse_result, whole
+from gptlab.store.study_sources import load_sources
 from tests.support.seeded import MANIFEST, Arm, make_seeded
 
 RESULT: dict[str, Any] = {
