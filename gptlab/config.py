@@ -258,6 +258,7 @@ class ExperimentConfig:
     baseline: str = _key("none", text=True)
     primary_metric: str | None = None  # None: final_loss of what is trained, else loss
     margin: str = ""  # a difference in it that does not matter, fixed before the runs: 0.01, 1%; empty for none
+    labels: dict[str, str] = _key({}, text=True)  # label of a variant -> what tables and figures call it
     analysis: str | None = None  # what is computed beyond the runs: gptlab.analyses
     options: dict[str, Any] = _key({})  # its arguments
 

@@ -8,13 +8,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, about_options, names
+from gptlab.cli.arguments import Parser, about_options, names, typed_names
 from gptlab.cli.output import tell
 from gptlab.errors import ConfigError
 
 HELP = """\
 usage: gptlab compare PATH... [--baseline VARIANT] [--metric M[,M...]] [--margin 0.01|1%] [--by step]
-                      [--pooled] [--all] [--columns C[,C...]] [--caption TEXT]
+                      [--pooled] [--all] [--label LABEL=NAME ...] [--columns C[,C...]] [--caption TEXT]
                       [--format table|md|csv|json|latex|html]
        gptlab compare --diff RUN RUN [--format table|json]
 
@@ -25,6 +25,7 @@ Compares the variants in studies (their folders) or in single runs (their folder
 --by step   several budgets of training side by side
 --pooled    for few seeds: one spread for all arms in the primary metric, and Dunnett's test; says what that assumes
 --all       a table for each metric, in place of one for all but the primary metric
+--label     what the tables call a variant (several times), beside the names that experiment.labels has
 --columns   one table with these columns of every metric shown: mean_sd, difference, interval, p_corrected, verdict,
             parameters_percent, ... (docs/comparing.md lists them)
 --caption   what the table is called, in md, latex and html
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser()
     for flag in OPTIONS:
         parser.option(flag)
+    parser.repeated("--label")
     parser.option("--format", choices=FORMATS, default="table")
     parser.switch("--diff")
     for flag in SWITCHES:
@@ -58,6 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.show.comparison_table import print_comparison
     from gptlab.show.exports import export
 
+    read = given.format in ("csv", "json")  # by programs: the labels of the files
+    if given.label and read:
+        raise ConfigError(f"--label: not with --format {given.format}.", code="not-with-format", key="--label")
     with about_options(given, "baseline", "metric", "by", "margin"):
         comparison = compare(
             given.words,
@@ -66,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             by=given.by,
             margin=given.margin,
             pooled=given.pooled,
+            labels=None if read else typed_names(given.label, given.words),
         )
     columns = names(given.columns)
     for flag, refused in (("--columns", ("csv", "json")), ("--caption", ("csv", "json", "table"))):
@@ -87,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _diff(given: Namespace) -> int:
     words = given.words
-    others = [flag for flag in (*OPTIONS, *SWITCHES) if getattr(given, flag.strip("-"))]
+    others = [flag for flag in (*OPTIONS, *SWITCHES, "--label") if getattr(given, flag.strip("-"))]
     if others or given.format not in ("table", "json"):
         raise ConfigError(
             "--diff: takes two run folders, and --format table or json. Nothing else.", code="diff-takes-no-options"

@@ -8,20 +8,23 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, names
+from gptlab.cli.arguments import Parser, names, typed_names
 from gptlab.errors import ConfigError, unknown
 from gptlab.store.files import make_folder
 from gptlab.texts import printable
 
 HELP = """\
 usage: gptlab figures [NAME ...] [-o FOLDER]
-       gptlab figures --study STUDY [--only NAME[,NAME...]] [--no-title] [--format svg|png|pdf] [-o FOLDER]
+       gptlab figures --study STUDY [--only NAME[,NAME...]] [--width 84mm] [--label LABEL=NAME ...] [--no-title]
+                      [--format svg|png|pdf] [-o FOLDER]
 
 Computes the figures anew and writes each as SVG and PNG; without names, all seven (about ten seconds).
 -o, --output  where to (default: figures; of a study, figures in its folder)
 --study       the figures of this study instead: loss_curves, differences, cost, isolation, heatmap, gradient_norm,
               gradient_mean_abs, parameters; those that it has the data for
 --only        these of them
+--width       of each figure, in mm, cm, in or pt: letters stay as large as they are, and panels go below each other
+--label       what the figures call a variant (several times), beside the names that experiment.labels has
 --no-title    without title and subtitle, and cropped: for a paper, whose caption says it
 --format      one of them, in place of svg and png
 
@@ -39,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.option("--output", "-o")
     parser.option("--study")
     parser.option("--only")
+    parser.option("--width")
+    parser.repeated("--label")
     parser.option("--format", choices=("svg", "png", "pdf"))
     parser.switch("--no-title")
     given = parser.read(arguments)
@@ -48,8 +53,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if given.study:
         return _of_study(given)
-    for flag, value in (("--only", given.only), ("--format", given.format), ("--no-title", given.no_title)):
-        if value:
+    for flag in ("--only", "--width", "--label", "--format", "--no-title"):
+        if getattr(given, flag.strip("-").replace("-", "_")):
             raise ConfigError(f"{flag}: only with --study STUDY.", code="figures-study-only", key=flag)
     for name in words:
         if name not in FIGURES:
@@ -72,7 +77,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _of_study(given: Namespace) -> int:
     from gptlab.comparing.assemble import compare
+    from gptlab.comparing.naming import named_study, names_of
     from gptlab.show.figures import NAMES, write_figures
+    from gptlab.show.figures.page import inches
     from gptlab.store.study import load_study
 
     only = [*given.words, *names(given.only)]
@@ -80,14 +87,17 @@ def _of_study(given: Namespace) -> int:
         if name not in NAMES:
             raise unknown("--only", name, NAMES)
     lost: dict[str, str] = {}
+    asked = typed_names(given.label, [given.study])
+    study = load_study(given.study)
     paths = write_figures(
-        load_study(given.study),
-        compare([given.study]),
+        named_study(study, names_of([study.plan], asked)),
+        compare([given.study], labels=asked),
         lost,
         Path(given.output) if given.output else None,
         only=only or NAMES,
         formats=(given.format,) if given.format else ("svg", "png"),
         title=not given.no_title,
+        width=inches("--width", given.width) if given.width else None,
     )
     for path in paths:
         print(path)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, about_options
+from gptlab.cli.arguments import Parser, about_options, typed_names
 from gptlab.cli.output import tell
 from gptlab.errors import ConfigError, GptlabError
 
 HELP = """\
-usage: gptlab report STUDY [-o FILE] [--margin 0.01|1%]
+usage: gptlab report STUDY [-o FILE] [--margin 0.01|1%] [--label LABEL=NAME ...]
 
 Writes a study (its folder) as one HTML file, report.html in that folder: verdicts, figures, what each variant changed,
 generated texts, failures, environment. The file opens from disk, asks no network for anything, and can be sent around.
 -o, --output  another file to write
 --margin      a difference in the primary metric that does not matter: unlocks the verdict "equivalent within margin"
+--label       what the report calls a variant (several times), beside the names that experiment.labels has
 
   gptlab report outputs/chapter4"""
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser()
     parser.option("--output", "-o")
     parser.option("--margin")
+    parser.repeated("--label")
     given = parser.read(arguments)
     words = given.words
     if given.help:
@@ -41,14 +43,19 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"report: there is no folder {words[0]!r}.", code="report-no-such-folder", value=words[0])
     from gptlab.comparing.assemble import compare
     from gptlab.comparing.caption import lost_runs
+    from gptlab.comparing.naming import named_study, names_of
     from gptlab.show.report.page import write_report
+    from gptlab.store.study import load_study
     from gptlab.texts import printable
 
     with about_options(given, "margin"):
-        comparison = compare([folder], margin=given.margin)
+        asked = typed_names(given.label, words)
+        comparison = compare([folder], margin=given.margin, labels=asked)
+        study = load_study(folder)
+        study = named_study(study, names_of([study.plan], asked))
     target = given.output
     try:
-        path = write_report(folder, target, comparison=comparison)
+        path = write_report(folder, target, study=study, comparison=comparison)
     except OSError as error:
         where = target or folder
         raise GptlabError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row, replace
+from gptlab.comparing.naming import named_sources, names_of
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
@@ -36,14 +37,16 @@ def compare(
     by: str | None = None,
     margin: str | float | None = None,
     pooled: bool = False,
+    labels: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compare the runs in `paths`: study folders, or run folders.
 
     `baseline`: a variant's label, in place of the planned one. `metrics`: those to show. `by="step"` adds the values at
     several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%"); the
     planned one by default.
-    `pooled`: one spread for all arms in the primary metric, and Dunnett's test. ConfigError for whatever cannot be
-    compared, by name.
+    `pooled`: one spread for all arms in the primary metric, and Dunnett's test. `labels`: variants get the names of
+    `experiment.labels`, and these (label -> name); without it, rows have the labels of the files.
+    ConfigError for whatever cannot be compared, by name.
     """
     if not paths:
         raise ConfigError("compare: name a study's folder (gptlab ls lists them).", code="compare-names-nothing")
@@ -54,6 +57,10 @@ def compare(
     planned = {source.plan.margin for source in sources}
     if limit is None and len(planned) == 1 and (text := next(iter(planned))):
         limit = Margin.parse(text)
+    if labels is not None:
+        names = names_of((source.plan for source in sources), labels)
+        sources = named_sources(sources, names)
+        baseline = names.get(baseline, baseline) if baseline else None
     return compare_sources(sources, baseline, metrics, by, limit, pooled)
 
 

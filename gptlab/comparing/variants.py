@@ -164,7 +164,7 @@ def _added(source: Source) -> dict[str, str]:
     seeds: dict[str, list[int]] = {}
     for addition in additions(source.folder):
         for label in addition.variants:
-            seeds.setdefault(label, []).extend(addition.seeds)
+            seeds.setdefault(source.names.get(label, label), []).extend(addition.seeds)
     return {
         label: f"seed{'s' if len(own) > 1 else ''} {', '.join(map(str, sorted(set(own))))} added after looking"
         for label, own in seeds.items()

@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import Config, ProbesConfig, flatten
-from gptlab.declare.typed_text import as_typed, refuse_unquoted
+from gptlab.declare.typed_text import as_typed, named_texts, refuse_unquoted
 from gptlab.errors import ConfigError
 from gptlab.identity import NOT_IDENTITY
 from gptlab.values import kind_of, must_be, unknown_key
@@ -20,7 +20,7 @@ GROUPS = ("model", "data", "train", "probes", "match", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
 _OPTIONS = ("model.options.", "model.layers.", "model.pattern.", "data.options.", "train.options.")
 # Keys that the schema cannot list.
-_FREE_FORM = (*_OPTIONS, "experiment.options.", "launcher_options.", "train.kernels.")
+_FREE_FORM = (*_OPTIONS, "experiment.options.", "experiment.labels.", "launcher_options.", "train.kernels.")
 _HYDRA_HINTS = {
     "hydra.run": "Use output_dir=FOLDER.",
     "hydra.sweep.": "Use output_dir=FOLDER.",
@@ -30,8 +30,9 @@ _HYDRA_HINTS = {
 
 
 def normalised(overrides: Iterable[str]) -> list[str]:
-    """Overrides as Hydra wants them: text in quotes; options, and settings per layer, are new keys, `++`."""
-    return [f"++{text}" if text.startswith(_FREE_FORM) else text for text in map(as_typed, overrides)]
+    """Overrides as Hydra wants them: text in quotes; options, settings per layer and names are new keys, `++`."""
+    new = (*_FREE_FORM, *(f"{key}={{" for key in named_texts()))
+    return [f"++{text}" if text.startswith(new) else text for text in map(as_typed, overrides)]
 
 
 def check_key(

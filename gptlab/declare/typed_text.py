@@ -43,7 +43,7 @@ def as_typed(text: str) -> str:
     if not match:
         return text
     plus, key, value = match.groups()
-    if key in free_texts():
+    if key in free_texts() or key.rpartition(".")[0] in named_texts():
         return f"{plus}{key}={_free(key, value)}"
     members = value.split(",")
     if _is_text(key) and all(map(_PLAIN_NAME.fullmatch, members)):
@@ -112,14 +112,20 @@ def plain_numbers(tree: yaml.Node, package: str, place: str) -> None:
 @cache
 def free_texts() -> frozenset[str]:
     """The dotted keys that hold free text."""
-    return frozenset(_marked(Config(), ""))
+    return frozenset(key for key, value in _marked(Config(), "") if not isinstance(value, dict))
 
 
-def _marked(node: Any, prefix: str) -> Iterator[str]:
+@cache
+def named_texts() -> frozenset[str]:
+    """The dotted keys that hold free texts by name: `experiment.labels`."""
+    return frozenset(key for key, value in _marked(Config(), "") if isinstance(value, dict))
+
+
+def _marked(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for f in dataclasses.fields(node):
         where, value = f"{prefix}{f.name}", getattr(node, f.name)
         if f.metadata.get("text"):
-            yield where
+            yield where, value
         elif dataclasses.is_dataclass(value):
             yield from _marked(value, f"{where}.")
 

@@ -19,6 +19,7 @@ from gptlab.identity import delta, identity
 from gptlab.planning import matching as twins
 from gptlab.planning import rules, sweep
 from gptlab.planning.baselines import pair
+from gptlab.planning.label_names import names_of
 from gptlab.planning.members import compose_members, named_run, say_skipped
 from gptlab.store.csv_text import is_missing
 from gptlab.twin import Twin
@@ -65,6 +66,7 @@ class Plan:
     baseline: str
     primary_metric: str
     margin: str
+    labels: dict[str, str]  # label of a variant -> what tables and figures call it
     analysis: dict[str, Any]  # what is computed after the runs: its name and its options; empty for nothing
     output_dir: Path
     runs: tuple[PlannedRun, ...]
@@ -81,6 +83,7 @@ class Plan:
             "baseline": self.baseline,
             "primary_metric": self.primary_metric,
             "margin": self.margin or None,
+            **({"labels": self.labels} if self.labels else {}),
             "analysis": self.analysis,
             "runs": [run.to_json() for run in self.runs],
             **({"skipped": list(self.skipped)} if self.skipped else {}),
@@ -124,6 +127,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
         primary_metric=first.primary_metric or "",
         margin=first.margin,
+        labels=names_of(jobs, composer.groups["ablation"]),
         analysis={"name": first.analysis, "options": dict(first.options)} if first.analysis else {},
         output_dir=Path(asked[0].config.output_dir),
         runs=tuple(

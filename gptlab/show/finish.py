@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gptlab.comparing.assemble import compare
+from gptlab.comparing.naming import named_study, names_of
 from gptlab.errors import GptlabError
 from gptlab.show.exports import write_comparison
 from gptlab.show.shape_trace import print_traces
@@ -25,16 +26,17 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
     from gptlab.show.figures import write_figures
     from gptlab.show.report.page import write_report
 
-    study = load_study(folder)
-    comparison = compare([folder])
-    print_study(study, console_width, file, comparison)
-    print_traces(study, console_width, file)
+    study, comparison = load_study(folder), compare([folder])
+    names = names_of([study.plan], {})  # what is read by programs has the labels of the plan, what is looked at, names
+    seen, shown = (named_study(study, names), compare([folder], labels={})) if names else (study, comparison)
+    print_study(seen, console_width, file, shown)
+    print_traces(seen, console_width, file)
     try:
         write_tables(study)
         write_comparison(comparison, study.folder)
         lost: dict[str, str] = {}
-        drawn = write_figures(study, comparison, lost)
-        report = write_report(folder, study=study, comparison=comparison, drawn=drawn, lost=lost)
+        drawn = write_figures(seen, shown, lost)
+        report = write_report(folder, study=seen, comparison=shown, drawn=drawn, lost=lost)
     except OSError as error:
         reason = error.strerror or str(error)
         raise GptlabError(

@@ -43,6 +43,7 @@ class StoredPlan:
     problem: str = ""
     margin: str = ""  # a difference in the primary metric that does not matter; empty for none
     twins: Mapping[str, Twin] = field(default_factory=dict)  # label -> what was solved, of matched variants
+    labels: Mapping[str, str] = field(default_factory=dict)  # label -> what tables and figures call it
 
 
 def load_plan(folder: Path) -> StoredPlan:
@@ -82,7 +83,12 @@ def parse_plan(content: dict[str, Any]) -> StoredPlan:
         runs=runs,
         margin=str(content.get("margin") or ""),
         twins=parsed(content.get("match")),
+        labels=_parse_labels(content.get("labels")),
     )
+
+
+def _parse_labels(labels: Any) -> dict[str, str]:
+    return {str(label): str(name) for label, name in labels.items()} if isinstance(labels, dict) else {}
 
 
 def _parse_run(run: Any) -> PlanEntry:

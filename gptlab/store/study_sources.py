@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gptlab.errors import ConfigError
@@ -23,6 +23,7 @@ class Source:
     folder: Path
     plan: StoredPlan
     records: tuple[Record, ...]
+    names: Mapping[str, str] = field(default_factory=dict)  # label in the files -> what this calls it, if another
 
 
 def load_sources(paths: Sequence[Path | str], histories: bool = False) -> list[Source]:

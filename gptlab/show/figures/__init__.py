@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptlab.comparing.comparison import Comparison
+from gptlab.errors import GptlabError
 from gptlab.metrics import METRICS
 from gptlab.show.figures.curves import curves_figure
 from gptlab.show.figures.depth import depth_figure
@@ -42,9 +43,16 @@ NAMES = (
 
 
 def figures(
-    study: Study, comparison: Comparison | None = None, lost: Lost | None = None, only: Sequence[str] = NAMES
+    study: Study,
+    comparison: Comparison | None = None,
+    lost: Lost | None = None,
+    only: Sequence[str] = NAMES,
+    width: float | None = None,
 ) -> Iterator[tuple[str, Figure]]:
-    """Name and figure, in reading order; one that fails is in `lost`, and the others go on. Call inside `drawing()`."""
+    """Name and figure, in reading order; one that fails is in `lost`, and the others go on. Call inside `drawing()`.
+
+    `width`: of each, in inches; without it, each has its own.
+    """
     metric = comparison.primary_metric if comparison else study.plan.primary_metric
 
     @functools.cache
@@ -52,14 +60,14 @@ def figures(
         return knobs(study, metric)
 
     makers: dict[str, Callable[[], Figure | None]] = {
-        "loss_curves": lambda: curves_figure(study),
-        "differences": lambda: forest_figure(comparison) if comparison else None,
-        "cost": lambda: pareto_figure(study, metric),
-        "isolation": lambda: isolation_figure(study, metric, varied()),
-        "heatmap": lambda: heatmap_figure(study, metric, varied()),
-        "gradient_norm": lambda: depth_figure(study, "grad_norm"),
-        "gradient_mean_abs": lambda: depth_figure(study, "grad_mean_abs"),
-        "parameters": lambda: parameter_figure(study),
+        "loss_curves": lambda: curves_figure(study, width),
+        "differences": lambda: forest_figure(comparison, width=width) if comparison else None,
+        "cost": lambda: pareto_figure(study, metric, width),
+        "isolation": lambda: isolation_figure(study, metric, varied(), width),
+        "heatmap": lambda: heatmap_figure(study, metric, varied(), width),
+        "gradient_norm": lambda: depth_figure(study, "grad_norm", width),
+        "gradient_mean_abs": lambda: depth_figure(study, "grad_mean_abs", width),
+        "parameters": lambda: parameter_figure(study, width),
     }
     for name in only:
         if name in ("differences", "cost") and not _weighed(study):
@@ -81,6 +89,8 @@ def figures(
 def reason(error: Exception) -> str:
     """Why a figure could not be drawn, in one line."""
     first = next(iter(str(error).splitlines()), "")
+    if isinstance(error, GptlabError):
+        return first
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
@@ -98,14 +108,16 @@ def write_figures(
     only: Sequence[str] = NAMES,
     formats: Sequence[str] = ("svg", "png"),
     title: bool = True,
+    width: float | None = None,
 ) -> list[Path]:
     """Draw what the study has data for into its folder's `figures/` (or `folder`); return the paths.
 
-    `lost` gets the figures that could not be drawn; without it, an error ends all. OSError if no files are taken.
+    `width`: of each, in inches. `lost` gets the figures that could not be drawn; without it, an error ends all.
+    OSError if no files are taken.
     """
     paths: list[Path] = []
     with drawing():
-        for name, figure in figures(study, comparison, lost, only):
+        for name, figure in figures(study, comparison, lost, only, width):
             try:
                 paths += save(figure, folder or study.folder / FIGURES, name, formats, title=title)
             except OSError:

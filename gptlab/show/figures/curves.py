@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from gptlab.show.figures import bands, panels, style
+from gptlab.show.figures import bands, page, panels, style
 from gptlab.show.figures.guesses import draw_guesses, guesses
 from gptlab.show.figures.outliers import short, window
 from gptlab.show.formats import significant
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 CHOICES = ("validation_loss", "train_loss")  # the first that has been measured more than once
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, GAP = 10.5, 4.8, 0.75, 0.25, 1.2, 0.6, 0.7  # inches
+BELOW = 0.85  # between two panels one below the other
 POINTS = 400  # as many as the width can show; a longer history is thinned, its last point kept
 EARLY = 0.1  # of the training; what lies above all later values there is cut off, or no difference could be seen
 MARKS = 9  # markers along a line
 
 
-def curves_figure(study: Study) -> Figure | None:
-    """Loss against tokens (steps where no tokens were counted); None when no run was trained."""
+def curves_figure(study: Study, width: float | None = None) -> Figure | None:
+    """Loss against tokens (steps where no tokens were counted); None when no run was trained. `width` in inches."""
     found = _measured(study)
     if found is None:
         return None
@@ -36,7 +38,7 @@ def curves_figure(study: Study) -> Figure | None:
     rows = rows.assign(x=rows["x"] / divisor)
     beside = style.named(metric)
     draw = _together if len(labels) <= len(style.LINES) else _apart
-    figure = draw(study, rows, labels, below, beside)
+    figure = draw(study, rows, labels, below, beside, width)
     dotted = "; ".join(guess.words for guess in guesses(study)) if draw is _apart else ""
     words = [style.plain(study.plan.study, 40), _seeds(rows), f"dotted: {dotted}" if dotted else "", cut, _beyond(rows)]
     style.heading(figure, beside.split(" (")[0].capitalize(), style.joined(words))
@@ -55,23 +57,33 @@ def _measured(study: Study) -> tuple[pd.DataFrame, str, str] | None:
     return None
 
 
-def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, beside: str) -> Figure:
+def _together(
+    study: Study, rows: pd.DataFrame, labels: list[str], below: str, beside: str, asked: float | None
+) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, HEIGHT))
-    wide, high = (WIDTH - LEFT - RIGHT - GAP) / 2, HEIGHT - TOP - BOTTOM
+    width = asked or WIDTH
+    names = style.apart(labels, page.letters(width - 0.9, 8.5))
+    columns, lines = page.legend_columns(names, width - 0.16, 8.5, 0.65)
+    top = TOP + page.ROW * (lines - 1)
+    stacked = width < page.TWO_PANELS
+    wide, high = (width - LEFT - RIGHT - (0 if stacked else GAP)) / (1 if stacked else 2), HEIGHT - TOP - BOTTOM
+    high = min(high, 0.8 * wide) if stacked else high
     start, end = float(rows["x"].min()), float(rows["x"].max())
     # A line takes two points: with few evaluations, the closer look begins earlier.
     half = min((start + end) / 2, sorted(set(rows["x"]))[-2:][0])
     closer = "The second half" if half == (start + end) / 2 else "The end"
     lines = guesses(study)
     looks = [(start, "From the start"), *([(half, closer)] if half > start else [])]
+    height = top + BOTTOM + high * (len(looks) if stacked else 1) + (BELOW * (len(looks) - 1) if stacked else 0)
+    figure = Figure(figsize=(width, height))
     for place, (since, title) in enumerate(looks):
-        left = (LEFT + place * (wide + GAP)) / WIDTH
-        axes = figure.add_axes((left, BOTTOM / HEIGHT, wide / WIDTH, high / HEIGHT))
+        left = LEFT + (0 if stacked else place * (wide + GAP))
+        low = height - top - high - (place * (high + BELOW) if stacked else 0)
+        axes = figure.add_axes((left / width, low / height, wide / width, high / height))
         later = rows[rows["x"] >= since]
-        for number, label in enumerate(labels):
-            _draw(axes, later[later["label"] == label], style.LINES[number], label, end)
+        for number, (label, name) in enumerate(zip(labels, names, strict=True)):
+            _draw(axes, later[later["label"] == label], style.LINES[number], name, end)
         # A run that blows up must not set the scale.
         ended = set(rows["run"][rows["x"] == end]) if place else ()
         if ended or _far(later):
@@ -83,16 +95,18 @@ def _together(study: Study, rows: pd.DataFrame, labels: list[str], below: str, b
         axes.set_xlabel(below)
         axes.set_ylabel(beside)
         axes.set_xlim(since - 0.02 * (end - since), end + 0.03 * (end - since))
+        _arrows(axes)
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(
-        handles, names, loc="upper left", ncols=len(names), fontsize=8.5, handlelength=3.4, columnspacing=1.6,
-        bbox_to_anchor=(0.08 / WIDTH, 1 - 0.62 / HEIGHT), borderaxespad=0.0,
+        handles, names, loc="upper left", ncols=columns, fontsize=8.5, handlelength=3.4, columnspacing=1.6,
+        bbox_to_anchor=(0.08 / width, 1 - 0.62 / height), borderaxespad=0.0, labelspacing=0.35,
     )  # fmt: skip
     return figure
 
 
-def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, beside: str) -> Figure:
-    figure, every = panels.grid(len(labels))
+def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, beside: str, width: float | None) -> Figure:
+    figure, every = panels.grid(len(labels), width)
+    notes: list[str] = []
     end = float(rows["x"].max())
     base = rows[rows["run"].isin(set(study.runs["run"][study.runs["is_baseline"]]))]
     ghost = {"color": style.GHOST, "linestyle": "-", "marker": "", "linewidth": 3.2, "zorder": 2}
@@ -109,12 +123,13 @@ def _apart(study: Study, rows: pd.DataFrame, labels: list[str], below: str, besi
                 _draw(axes, base[base["label"] == name], ghost, "", end)
         color = style.INK if mine or base.empty else style.BLUE
         _draw(axes, own, {"color": color, "linestyle": "-", "marker": ""}, "", end)
-        axes.set_title(style.plain(label, 30), fontweight="bold", pad=15)
         last = own.groupby("run")["value"].last()
-        note = f"ends at {significant(float(last.mean()), 4)}" + (f", mean of {len(last)}" if len(last) > 1 else "")
-        axes.annotate(note, (0, 1), (0, 4), "axes fraction", "offset points", fontsize=7, color="#555555")
+        note = f"ends at {significant(float(last.mean()), 4)}" + (f",  mean of {len(last)}" if len(last) > 1 else "")
+        notes.append(note)
         axes.set_ylim(*limits)
+        _arrows(axes)
         draw_guesses(axes, lines, named=False)
+    panels.titles(figure, every, labels, notes)
     panels.axis_labels(figure, below, beside)
     return figure
 
@@ -131,7 +146,7 @@ def _draw(axes: Axes, rows: pd.DataFrame, look: dict[str, Any], label: str, end:
     x = table.columns.to_numpy(dtype=float)
     look = {"linewidth": 1.6, "markersize": 4, "markevery": max(1, len(x) // MARKS), "zorder": 3, **look}
     banded = len(table) >= bands.LEAST
-    legend = style.plain(label, 24) if label else None
+    legend = label or None
     if banded:
         mean, lower, upper = bands.t_band(table)
         axes.plot(x, mean, label=legend, **look)
@@ -160,8 +175,29 @@ def _beyond(rows: pd.DataFrame) -> str:
     """`beyond the axis: relu (up to 1.2e+06)`."""
     own = rows[rows["run"].isin(_far(rows))]
     highest = own.groupby("label", sort=False)["value"].max()
-    words = [f"{style.plain(str(label), 24)} (up to {short(value)})" for label, value in highest.head(3).items()]
+    names = dict(zip(highest.index, style.apart(list(map(str, highest.index)), 24), strict=True))
+    words = [f"{names[label]} (up to {short(value)})" for label, value in highest.head(3).items()]
     return f"beyond the axis: {', '.join(words)}{', ...' if len(highest) > 3 else ''}" if words else ""
+
+
+def _arrows(axes: Axes) -> None:
+    """An arrow at the edge where a line leaves the panel upwards or downwards, at its last place inside."""
+    low, high = axes.get_ylim()
+    left, right = axes.get_xlim()
+    for line in list(axes.lines):
+        points = [
+            (float(x), float(y))
+            for x, y in line.get_xydata().tolist()  # type: ignore[union-attr]
+            if left <= x <= right and not math.isnan(y)
+        ]
+        for marker, edge, sign in (("^", high, 1), ("v", low, -1)):
+            out = [sign * (y - edge) > 0 for _, y in points]
+            leaves = next((n for n, (inside, after) in enumerate(pairwise(out)) if after and not inside), None)
+            if leaves is None and out and all(out):
+                leaves = 0
+            if leaves is not None:
+                x, color = points[leaves][0], line.get_color()
+                axes.plot(x, edge, marker=marker, markersize=6, color=color, clip_on=False, zorder=6)
 
 
 def _limits(rows: pd.DataFrame) -> tuple[float, float]:

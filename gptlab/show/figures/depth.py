@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 TITLES = {"grad_norm": "L2 norm of the gradient", "grad_mean_abs": "Mean absolute gradient"}
 
 
-def depth_figure(study: Study, metric: str) -> Figure | None:
+def depth_figure(study: Study, metric: str, width: float | None = None) -> Figure | None:
     """The figure of `metric` (`grad_norm` or `grad_mean_abs`) by layer; None when nothing was measured.
 
     Logarithmic axis, shared by all panels. A gradient of exactly zero has no place on it: open triangle on the floor.
+    `width` in inches.
     """
     rows = study.depth(metric)
     if not rows["value"].gt(0).any():
@@ -33,7 +34,8 @@ def depth_figure(study: Study, metric: str) -> Figure | None:
     measured = set(rows["label"])
     labels, cut = panels.shown([label for label in dict.fromkeys(study.runs["label"]) if label in measured])
     baselines = set(study.runs["run"][study.runs["is_baseline"]])
-    figure, every = panels.grid(len(labels))
+    figure, every = panels.grid(len(labels), width)
+    notes: list[str] = []
     floor, ceiling = _limits(rows["value"])
     for axes, label in zip(every, labels, strict=True):
         own = rows[rows["label"] == label]
@@ -43,10 +45,10 @@ def depth_figure(study: Study, metric: str) -> Figure | None:
         color = style.INK if not compared or set(own["run"]) & baselines else style.BLUE
         line = {"color": color, "linewidth": 1.5, "marker": "o", "markersize": 3, "zorder": 3}
         _draw(axes, own, floor, line)
-        axes.set_title(style.plain(label, 30), fontweight="bold", pad=15)
-        axes.annotate(_note(own, ghosts), (0, 1), (0, 4), "axes fraction", "offset points", fontsize=7, color="#555555")
+        notes.append(_note(own, ghosts))
         axes.set_yscale("log")
         axes.set_ylim(floor, ceiling)
+    panels.titles(figure, every, labels, notes)
     _label_axes(figure, every, rows, metric)
     when = ", before training" if study.trained else ""
     style.heading(figure, f"{TITLES[metric]} by depth{when}", _subtitle(study, rows, cut))
@@ -134,8 +136,9 @@ def _subtitle(study: Study, rows: pd.DataFrame, cut: str) -> str:
     seeds = sorted(set(rows["seed"]))
     words = [style.plain(study.plan.study, 40), f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds[:8]))}"]
     if study.has_baseline:
-        names = ", ".join(dict.fromkeys(study.runs["label"][study.runs["is_baseline"]]))
-        words.append("grey: baseline" if names == "baseline" else f"grey: {style.plain(names, 40)} (baseline)")
+        names = list(dict.fromkeys(study.runs["label"][study.runs["is_baseline"]]))
+        shown = ", ".join(style.apart(names, 40 if len(names) == 1 else 24))
+        words.append("grey: baseline" if names == ["baseline"] else f"grey: {shown} (baseline)")
     if rows["value"].eq(0).any():
         words.append("open triangle: exactly zero")
     if rows.groupby("label")["run"].nunique().max() >= bands.LEAST:

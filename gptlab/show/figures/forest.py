@@ -22,7 +22,7 @@ from gptlab.comparing.comparison import (
 )
 from gptlab.metrics import metric as declared
 from gptlab.show.columns import cell_entries
-from gptlab.show.figures import style
+from gptlab.show.figures import page, style
 from gptlab.show.figures.outliers import window
 from gptlab.show.figures.panels import shown
 from gptlab.show.formats import decimals
@@ -43,14 +43,17 @@ LOOKS: dict[str, dict[str, Any]] = {
     NOT_COMPARABLE: {"marker": "x", "color": "#666666"},
 }
 LINE, WIDTH, RIGHT, TOP, BOTTOM = 0.29, 10.5, 4.3, 0.8, 0.65  # inches
+LEAST = 1.8  # of the axis, with text beside it
+LINE_ABOVE, DOWN = 0.68, 0.28  # of a row with its text above the bar, and where the bar is in it (part of a row)
 MOST = 40
 BELOW = 0.24  # lines: where the dots of the seeds are, under their mean
 
 
-def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
+def forest_figure(comparison: Comparison, metric: str = "", width: float | None = None) -> Figure | None:
     """Differences of `metric` (the primary one) with their intervals; None when no row has one.
 
     A metric that varies by factors has a logarithmic axis, and 1 is no difference.
+    Where `width` (in inches) has no room for text beside the bars, it stands above them.
     """
     from matplotlib.figure import Figure
 
@@ -60,39 +63,78 @@ def forest_figure(comparison: Comparison, metric: str = "") -> Figure | None:
         return None
     kept, cut = shown([row.label for row in compared], MOST)
     rows = compared[: len(kept)]
+    said = too_few(comparison).split(". ")[0]
+    cells = [row.cell(metric) for row in rows]
+    numbers = [_numbers(cell) for cell in cells]
+    words = [("" if said and cell.verdict == TOO_FEW else cell.words) + (" *" if cell.marked else "") for cell in cells]
+    full, aside = width or WIDTH, RIGHT
+    if width:
+        aside = 0.45 + page.long(numbers, 8) + page.long(words, 8)
     labels = style.apart([row.label for row in rows], 34)
-    left = 0.3 + 0.082 * max(map(len, labels))
-    height = TOP + LINE * max(len(rows), 2) + BOTTOM
-    figure = Figure(figsize=(WIDTH, height))
-    inner = (left / WIDTH, BOTTOM / height, (WIDTH - left - RIGHT) / WIDTH, LINE * max(len(rows), 2) / height)
+    left, line = 0.3 + 0.082 * max(map(len, labels)), LINE
+    above = full - left - aside < LEAST
+    if above:
+        labels = style.apart([row.label for row in rows], page.letters(full - 0.6 - page.long(words, 8), 9, bold=True))
+        left, aside, line = 0.2, 0.2, LINE_ABOVE
+    height = TOP + line * max(len(rows), 2) + BOTTOM
+    figure = Figure(figsize=(full, height))
+    inner = (left / full, BOTTOM / height, (full - left - aside) / full, line * max(len(rows), 2) / height)
     axes = figure.add_axes(inner)
     ratio = any(row.cell(metric).scale == "ratio" for row in rows)
-    ends = _limits([row.cell(metric) for row in rows], ratio)
+    ends = _limits(cells, ratio)
     known = {row.label: row for row in comparison.rows}
     dotted = False
-    for place, row in enumerate(rows):
-        _draw(axes, place, row, row.cell(metric), ends, bool(too_few(comparison)))
-        cell = row.cell(metric)
+    for place, (row, cell) in enumerate(zip(rows, cells, strict=True)):
+        where = place + DOWN * above
+        _draw(axes, where, cell, ends)
         seen = cell.pairs > 1 and cell.difference is not None and ends[0] <= cell.difference <= ends[1]
         each = _of_seeds(row, known[str(row.baseline)], metric, ratio) if seen else []
-        _dots(axes, place, each, ends)
+        _dots(axes, where + BELOW * (0.5 if above else 1), each, ends)
         dotted |= bool(each)
-    _axes(axes, labels, ratio, ends)
+        texts = _texts_above(labels[place], numbers[place], words[place]) if above else None
+        for side, text, look in texts or _texts_beside(numbers[place], words[place], numbers):
+            weight = "bold" if cell.bold and text == words[place] else look.pop("weight", "normal")
+            axes.annotate(
+                text, (side, place), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
+                fontweight=weight, annotation_clip=False, **look,
+            )  # fmt: skip
+    _axes(axes, [] if above else labels, len(rows), ratio, ends)
     unit = "ratio to the baseline" if ratio else f"difference to the baseline ({style.plain(declared(metric).unit)})"
     axes.set_xlabel(f"{style.plain(metric.replace('_', ' '))}: {unit}")
     names = list(dict.fromkeys(str(row.baseline) for row in rows))
-    line = f"line: {style.plain(names[0], 30)}" if len(names) == 1 else "line: each row's baseline"
-    said = too_few(comparison).split(". ")[0]
-    words = [style.plain(comparison.title, 40), line, said or "bars: 95% t interval of the paired difference"]
-    cells = [row.cell(metric).difference for row in rows]
-    words += ["arrow: beyond the axis" if any(d is not None and not ends[0] <= d <= ends[1] for d in cells) else ""]
-    words += ["dots: each seed" if dotted else ""]
-    words += ["* seeds were lost, or added after looking" if any(row.cell(metric).marked for row in rows) else "", cut]
-    style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(words))
+    base = f"line: {style.plain(names[0], 30)}" if len(names) == 1 else "line: each row's baseline"
+    differences = [cell.difference for cell in cells]
+    facts = [style.plain(comparison.title, 40), base, said or "bars: 95% t interval of the paired difference"]
+    beyond = any(d is not None and not ends[0] <= d <= ends[1] for d in differences)
+    facts += ["arrow: beyond the axis" if beyond else "", "dots: each seed" if dotted else ""]
+    facts += ["* seeds were lost, or added after looking" if any(cell.marked for cell in cells) else "", cut]
+    style.heading(figure, f"What each change does to {metric.replace('_', ' ')}", style.joined(facts))
     return figure
 
 
-def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float], said: bool) -> None:
+def _texts_beside(number: str, words: str, numbers: Sequence[str]) -> list[tuple[float, str, dict[str, Any]]]:
+    """Right of the axis: number and verdict, in two columns."""
+    second = 20 + 72 * page.long(numbers, 8)
+    look = {"va": "center", "fontsize": 8}
+    return [(1, number, {**look, "xytext": (10, 0)}), (1, words, {**look, "xytext": (second, 0)})]
+
+
+def _texts_above(label: str, number: str, words: str) -> list[tuple[float, str, dict[str, Any]]]:
+    """Above its bar: label and verdict in one line, the number below them."""
+    clear = {
+        "va": "center",
+        "fontsize": 8,
+        "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+        "zorder": 6,
+    }
+    return [
+        (0, label, {**clear, "fontsize": 9, "xytext": (4, 17), "weight": "bold"}),
+        (1, words, {**clear, "xytext": (-2, 17), "ha": "right"}),
+        (0, number, {**clear, "xytext": (4, 5), "color": "#444444"}),
+    ]
+
+
+def _draw(axes: Axes, place: float, cell: Cell, ends: tuple[float, float]) -> None:
     look = {"markersize": 6, "linestyle": "-", "linewidth": 1.6, **LOOKS.get(cell.verdict, LOOKS[UNCLEAR])}
     line = {"color": look["color"], "linestyle": look.pop("linestyle"), "linewidth": look.pop("linewidth")}
     outside = cell.difference is not None and not ends[0] <= cell.difference <= ends[1]
@@ -107,15 +149,9 @@ def _draw(axes: Axes, place: int, row: Row, cell: Cell, ends: tuple[float, float
         if outside:  # an arrow at the edge; the number stands beside it
             look |= {"marker": ">" if cell.difference > inside else "<", "clip_on": False, "markersize": 8}
         axes.plot(inside, place, zorder=4, linestyle="", **look)
-    words = ("" if said and cell.verdict == TOO_FEW else cell.words) + (" *" if cell.marked else "")
-    for points, text, weight in ((10, _numbers(cell), "normal"), (172, words, "bold" if cell.bold else "normal")):
-        axes.annotate(
-            text, (1, place), xytext=(points, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
-            va="center", fontsize=8, fontweight=weight, annotation_clip=False,
-        )  # fmt: skip
 
 
-def _dots(axes: Axes, place: int, values: Sequence[float], ends: tuple[float, float]) -> None:
+def _dots(axes: Axes, place: float, values: Sequence[float], ends: tuple[float, float]) -> None:
     """Each seed as a dot; a small arrow at the edge where it is beyond the axis."""
     for marker, xs in (
         (".", [value for value in values if ends[0] <= value <= ends[1]]),
@@ -123,7 +159,7 @@ def _dots(axes: Axes, place: int, values: Sequence[float], ends: tuple[float, fl
         (">", [ends[1] for value in values if value > ends[1]]),
     ):
         if xs:
-            low = [place + BELOW] * len(xs)
+            low = [place] * len(xs)
             axes.plot(xs, low, linestyle="", marker=marker, markersize=3.5, color="#888888", clip_on=False, zorder=2)
 
 
@@ -165,7 +201,7 @@ def _scaled(values: Sequence[float | None], ratio: bool) -> list[float]:
     return [math.log(value) for value in finite if value > 0] if ratio else finite
 
 
-def _axes(axes: Axes, labels: list[str], ratio: bool, ends: tuple[float, float]) -> None:
+def _axes(axes: Axes, labels: list[str], rows: int, ratio: bool, ends: tuple[float, float]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axes.axvline(1 if ratio else 0, color=style.INK, linewidth=0.9, zorder=2)
@@ -178,8 +214,8 @@ def _axes(axes: Axes, labels: list[str], ratio: bool, ends: tuple[float, float])
         axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlim(*ends)
     axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(max(len(labels), 2) - 0.5, -0.5)
+    axes.set_ylim(max(rows, 2) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    for place in range(0, len(labels), 2):
+    for place in range(0, rows if labels else 0, 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#f6f6f6", linewidth=0, zorder=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from gptlab.errors import GptlabError
 from gptlab.metrics import metric as declared
 from gptlab.show.figures import style
 from gptlab.show.figures.knobs import Knobs
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 MOST = 24  # settings of one knob
 CELL = (0.86, 0.42)  # inches
+BAR = 0.85  # of the colours, with its numbers
 MARGINS = {"left": 0.5, "right": 1.25, "top": 0.8, "bottom": 0.55}
 
 
-def heatmap_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
-    """None unless exactly two knobs were varied, and at least half of the pairs have a value."""
+def heatmap_figure(study: Study, metric: str, found: Knobs, asked: float | None = None) -> Figure | None:
+    """None unless exactly two knobs were varied, and at least half of the pairs have a value.
+
+    `asked`: the width in inches.
+    """
     from matplotlib.figure import Figure
 
     if len(found.names) != 2:
@@ -40,6 +45,15 @@ def heatmap_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     )
     wide, high = max(CELL[0] * len(xs), 2.6), CELL[1] * len(ys)
     width, height = max(left + wide + MARGINS["right"], 5.6), MARGINS["top"] + high + bottom
+    if asked:
+        need = left + 0.4 * len(xs) + BAR
+        width, wide = asked, min(wide, asked - left - BAR)
+        if asked < need:
+            raise GptlabError(
+                f"{len(xs)} columns of numbers do not fit into {asked:.1f} inches; --width {25.4 * need:.0f}mm does.",
+                code="figure-too-narrow",
+                width=asked,
+            )
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
     table = means.to_numpy(dtype=float)
@@ -47,8 +61,8 @@ def heatmap_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     ends = window(finite) or (min(finite), max(finite))
     image = axes.pcolormesh(table, cmap="cividis", edgecolors="white", linewidth=1.5, vmin=ends[0], vmax=ends[1])
     _cells(figure, table, declared(metric).direction, *ends)
-    axes.set_xticks([place + 0.5 for place in range(len(xs))], [style.plain(value, 20) for value in xs])
-    axes.set_yticks([place + 0.5 for place in range(len(ys))], [style.plain(value, 20) for value in ys])
+    axes.set_xticks([place + 0.5 for place in range(len(xs))], style.apart(xs, 20))
+    axes.set_yticks([place + 0.5 for place in range(len(ys))], style.apart(ys, 20))
     axes.invert_yaxis()
     axes.tick_params(length=0)
     if longest[0] > 9:

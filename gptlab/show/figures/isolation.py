@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gptlab.metrics import metric as declared
-from gptlab.show.figures import bands, style
+from gptlab.show.figures import bands, page, style
 from gptlab.show.figures.knobs import Knobs, number
 from gptlab.show.figures.outliers import short, window
 from gptlab.show.figures.panels import MARGINS
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 MOST_KNOBS, MOST_VALUES = 6, 40
 DRAWN = 300  # open circles of one panel
-HIGH, WIDE = 2.6, 3.1  # of a panel, in inches
+HIGH, WIDE, NARROW, GAP = 2.6, 3.1, 2.0, 0.25  # of a panel, in inches
 
 
-def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
-    """One panel per knob; None unless two knobs were varied, or one over three numbers or more."""
+def isolation_figure(study: Study, metric: str, found: Knobs, asked: float | None = None) -> Figure | None:
+    """One panel per knob; None unless two knobs were varied, or one over three numbers or more.
+
+    `asked`: the width in inches.
+    """
     from matplotlib.figure import Figure
 
     direction = declared(metric).direction
@@ -33,11 +36,15 @@ def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     alone = len(names) == 1 and len(found.values(names[0])) > 2 and number(found.values(names[0])[0]) is not None
     if direction == "neither" or not (alone or len(names) > 1):
         return None
-    columns = min(len(names), 3)
+    columns, wide = min(len(names), 3), WIDE
+    if asked:
+        room = asked - MARGINS["left"] - MARGINS["right"] + GAP
+        columns = max(1, min(columns, int(room / (NARROW + GAP))))
+        wide = room / columns - GAP
     lines = -(-len(names) // columns)
     longest = max(len(value) for name in names for value in found.values(name))
     bottom, gap = 0.35 + 0.055 * min(longest, 18), 0.75 + 0.055 * min(longest, 18)
-    width = max(MARGINS["left"] + columns * (WIDE + 0.25) + MARGINS["right"], 6.6)
+    width = asked or max(MARGINS["left"] + columns * (wide + GAP) + MARGINS["right"], 6.6)
     height = MARGINS["top"] + lines * (HIGH + gap) - gap + bottom
     figure = Figure(figsize=(width, height))
     values = found.table["value"]
@@ -46,14 +53,14 @@ def isolation_figure(study: Study, metric: str, found: Knobs) -> Figure | None:
     room = 0.07 * (float(values.max()) - float(values.min()) or abs(float(values.max())) or 1.0)
     for place, name in enumerate(names):
         line, column = divmod(place, columns)
-        left = MARGINS["left"] + column * (WIDE + 0.25)
+        left = MARGINS["left"] + column * (wide + GAP)
         low = height - MARGINS["top"] - (line + 1) * HIGH - line * gap
-        axes = figure.add_axes((left / width, low / height, WIDE / width, HIGH / height))
+        axes = figure.add_axes((left / width, low / height, wide / width, HIGH / height))
         axes.set_ylim(float(values.min()) - room, float(values.max()) + room)
         _draw(axes, found, name, higher=direction == "higher")
         _arrows(axes, found, name)
         axes.tick_params(labelleft=column == 0)
-        axes.set_title(style.plain(name, 34), fontweight="bold", pad=8)
+        axes.set_title(style.plain(name, page.letters(wide, 9, bold=True)), fontweight="bold", pad=8)
     figure.text(0.1 / width, 0.5, style.named(metric), rotation=90, ha="left", va="center")
     others = "other knobs" if len(names) > 2 else "other knob"
     lost = sorted(set(study.runs["label"]) - set(found.table["label"]))  # no seed brought a number: diverged, or failed
@@ -132,7 +139,7 @@ def _draw(axes: Axes, found: Knobs, name: str, higher: bool) -> None:
                 if beyond:  # the interval goes on
                     axes.plot(x, edge, marker=marker, markersize=5, color=style.BLUE, clip_on=False, zorder=5)
     longest = max(map(len, settings))
-    axes.set_xticks(range(len(settings)), [style.plain(value, 18) for value in settings])
+    axes.set_xticks(range(len(settings)), style.apart(settings, 18))
     if longest * len(settings) > 34:
         axes.tick_params(axis="x", labelrotation=90 if len(settings) > 8 else 40, labelsize=8)
         for tick in axes.get_xticklabels():

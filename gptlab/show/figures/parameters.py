@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gptlab.show.figures import panels, style
+from gptlab.show.figures import page, panels, style
 from gptlab.show.formats import percent_change, si_unit
 from gptlab.store.study import Study
 
@@ -27,12 +28,17 @@ LOOKS = {
 }
 OTHER = (style.VERMILION, "++++")
 BAR, MARGINS = 0.3, {"left": 0.3, "right": 2.1, "top": 1.02, "bottom": 0.6}  # inches
-WIDTH = 10.5
+WIDTH, LEAST = 10.5, 1.8
+CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # behind text that a line may cross
+BAR_ABOVE = 0.46  # of a row with its text above the bar
 MOST = 30
 
 
-def parameter_figure(study: Study) -> Figure | None:
-    """Horizontal bars, one per variant in table order; None when nothing was counted."""
+def parameter_figure(study: Study, asked: float | None = None) -> Figure | None:
+    """Horizontal bars, one per variant in table order; None when nothing was counted.
+
+    Where `asked` (the width in inches) has no room for text beside the bars, it stands above them.
+    """
     from matplotlib.figure import Figure
 
     if "parameters" not in study.runs:
@@ -44,22 +50,37 @@ def parameter_figure(study: Study) -> Figure | None:
     if not groups:
         return None
     labels = style.apart(list(counted["label"]), 34)
-    left = MARGINS["left"] + 0.085 * max(map(len, labels))
-    height = MARGINS["top"] + BAR * max(len(labels), 2) + MARGINS["bottom"]
-    figure = Figure(figsize=(WIDTH, height))
-    inner = (WIDTH - left - MARGINS["right"]) / WIDTH
-    axes = figure.add_axes((left / WIDTH, MARGINS["bottom"] / height, inner, BAR * max(len(labels), 2) / height))
+    width, totals = asked or WIDTH, _totals(study, counted)
+    left, right, bar = MARGINS["left"] + 0.085 * max(map(len, labels)), MARGINS["right"], BAR
+    above = width - left - right < LEAST
+    if above:
+        room = page.letters(width - 0.5 - page.long(totals, 8), 8, bold=True)
+        labels = style.apart(list(counted["label"]), room)
+        left, right, bar = 0.2, 0.2, BAR_ABOVE
+    parts = [group.replace("_", " ") for group in groups]
+    columns, lines = page.legend_columns(parts, width - 0.16, 8, 0.45)
+    top = MARGINS["top"] + page.ROW * (lines - 1)
+    height = top + bar * max(len(labels), 2) + MARGINS["bottom"]
+    figure = Figure(figsize=(width, height))
+    inner = (width - left - right) / width
+    axes = figure.add_axes((left / width, MARGINS["bottom"] / height, inner, bar * max(len(labels), 2) / height))
     divisor, unit = _unit(counted)
-    _bars(axes, groups, divisor)
-    _totals(axes, study, counted, divisor)
-    axes.set_yticks(range(len(labels)), labels)
+    _bars(axes, groups, divisor, above)
+    _mark_baselines(axes, counted, divisor)
+    _beside(axes, totals, above)
+    for place, text in enumerate(labels if above else ()):
+        axes.annotate(
+            text, (0, place), (2, 8), axes.get_yaxis_transform(), "offset points", fontsize=8, va="center",
+            fontweight="bold", annotation_clip=False, bbox=CLEAR,
+        )  # fmt: skip
+    axes.set_yticks([] if above else range(len(labels)), [] if above else labels)
     axes.set_ylim(max(len(labels), 2) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(unit)
     figure.legend(
-        *axes.get_legend_handles_labels(), loc="upper left", ncols=len(groups), fontsize=8, handlelength=1.6,
-        columnspacing=1.2, bbox_to_anchor=(0.08 / WIDTH, 1 - 0.62 / height), borderaxespad=0.0,
+        *axes.get_legend_handles_labels(), loc="upper left", ncols=columns, fontsize=8, handlelength=1.6,
+        columnspacing=1.2, bbox_to_anchor=(0.08 / width, 1 - 0.62 / height), borderaxespad=0.0, labelspacing=0.35,
     )  # fmt: skip
     style.heading(figure, "Parameters by part of the model", style.joined([style.plain(study.plan.study, 80), cut]))
     return figure
@@ -84,30 +105,44 @@ def _unit(counted: pd.DataFrame) -> tuple[float, str]:
     return divisor, words.get(divisor, "trillion parameters" if divisor == 1e12 else f"{divisor:.0e} parameters")
 
 
-def _bars(axes: Axes, groups: dict[str, list[int]], divisor: float) -> None:
+def _bars(axes: Axes, groups: dict[str, list[int]], divisor: float, above: bool) -> None:
     start: list[float] = []
     for group, counts in groups.items():
         sizes = [count / divisor for count in counts]
         start = start or [0.0] * len(sizes)
         color, hatch = LOOKS.get(group, OTHER)
+        places = [place + 0.18 * above for place in range(len(sizes))]
         axes.barh(
-            range(len(sizes)), sizes, left=start, height=0.72, color=color, hatch=hatch, edgecolor="white",
+            places, sizes, left=start, height=0.45 if above else 0.72, color=color, hatch=hatch, edgecolor="white",
             linewidth=0.8, label=style.plain(group.replace("_", " ")),
         )  # fmt: skip
         start = [before + size for before, size in zip(start, sizes, strict=True)]
     axes.set_xlim(0, 1.03 * max(start))
 
 
-def _totals(axes: Axes, study: Study, counted: pd.DataFrame, divisor: float) -> None:
-    """The exact total and its difference to the baseline; a line where the baseline's bar ends."""
+def _totals(study: Study, counted: pd.DataFrame) -> list[str]:
+    """The exact total of each variant and its difference to the baseline."""
     measured = study.runs[study.runs["parameters"].notna()]
     known = dict(zip(measured["run"], measured["parameters"], strict=True))
-    for place, (total, base, own) in enumerate(
-        zip(counted["parameters"], counted["baseline"], counted["is_baseline"], strict=True)
-    ):
+    texts = []
+    for total, base, own in zip(counted["parameters"], counted["baseline"], counted["is_baseline"], strict=True):
         change = "" if own else percent_change(int(total), known.get(base)).replace("=", "same")
-        text = f"{total:,}" + (f"  ({change})" if change else "")
-        # In a column of their own: beside its bar, a short one's label would lie on the baseline's line.
-        axes.text(1.012, place, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+        texts.append(f"{total:,}" + (f"  ({change})" if change else ""))
+    return texts
+
+
+def _beside(axes: Axes, texts: Sequence[str], above: bool) -> None:
+    """In a column of their own: beside its bar, a short one's label would lie on the baseline's line."""
+    where, offset, side = (1, (0, 8), "right") if above else (1.012, (0, 0), "left")
+    for place, text in enumerate(texts):
+        axes.annotate(
+            text, (where, place), offset, axes.get_yaxis_transform(), "offset points", va="center", fontsize=8, ha=side,
+            annotation_clip=False, bbox=CLEAR,
+        )  # fmt: skip
+
+
+def _mark_baselines(axes: Axes, counted: pd.DataFrame, divisor: float) -> None:
+    """A line where a baseline's bar ends."""
+    for total, own in zip(counted["parameters"], counted["is_baseline"], strict=True):
         if own and len(counted) > 1:
             axes.axvline(float(total) / divisor, color=style.INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gptlab.metrics import metric as declared
-from gptlab.show.figures import bands, style
+from gptlab.show.figures import bands, page, style
 from gptlab.show.figures.outliers import short, window
 from gptlab.store.study import Study
 
@@ -20,8 +20,11 @@ WIDE = 20  # times the cheapest: the axis is logarithmic
 NAMED = 24  # with more variants, only the front is named
 
 
-def pareto_figure(study: Study, metric: str) -> Figure | None:
-    """Mean of `metric` over the seeds against both costs; None without two variants, or a better end of the scale."""
+def pareto_figure(study: Study, metric: str, asked: float | None = None) -> Figure | None:
+    """Mean of `metric` over the seeds against both costs; None without two variants, or a better end of the scale.
+
+    `asked`: the width in inches.
+    """
     from matplotlib.figure import Figure
 
     direction = declared(metric).direction
@@ -29,13 +32,16 @@ def pareto_figure(study: Study, metric: str) -> Figure | None:
     costs = [cost for cost in ("parameters", "flops") if points[cost].nunique() > 1]
     if direction == "neither" or len(points) < 2 or not costs:
         return None
-    width = WIDTH if len(costs) == 2 else 0.62 * WIDTH
-    figure = Figure(figsize=(width, HEIGHT))
-    wide = (width - LEFT - RIGHT - GAP * (len(costs) - 1)) / len(costs)
+    width = asked or (WIDTH if len(costs) == 2 else 0.62 * WIDTH)
+    stacked = width < page.TWO_PANELS and len(costs) == 2
+    wide = width - LEFT - RIGHT if stacked else (width - LEFT - RIGHT - GAP * (len(costs) - 1)) / len(costs)
+    high = min(HEIGHT - TOP - BOTTOM, 0.85 * wide) if asked else HEIGHT - TOP - BOTTOM
+    height = TOP + BOTTOM + high + (high + GAP if stacked else 0)
+    figure = Figure(figsize=(width, height))
     for place, cost in enumerate(costs):
-        left = (LEFT + place * (wide + GAP)) / width
-        high = (HEIGHT - TOP - BOTTOM) / HEIGHT
-        axes = figure.add_axes((left, BOTTOM / HEIGHT, wide / width, high))
+        left = LEFT + (0 if stacked else place * (wide + GAP))
+        low = height - TOP - high - (place * (high + GAP) if stacked else 0)
+        axes = figure.add_axes((left / width, low / height, wide / width, high / height))
         known = points[points[cost].notna()]
         divisor, below = style.unit(float(known[cost].max()), _noun(study, cost))
         _draw(axes, known.assign(x=known[cost] / divisor), higher=direction == "higher")
@@ -137,7 +143,9 @@ def _draw(axes: Axes, points: pd.DataFrame, higher: bool) -> None:
     )
     if len(rest) + len(best) < len(points):
         corner += f"; {len(rest)} of the {len(points) - len(best):,} variants off the front are drawn"
-    axes.text(1, 1.035, corner, transform=axes.transAxes, fontsize=7.5, color="#555555", ha="right")
+    room = axes.get_position().width * axes.figure.get_figwidth() + 0.8  # type: ignore[union-attr]
+    lines = "\n".join(page.wrapped(corner, room, 7.5))
+    axes.text(1, 1.035, lines, transform=axes.transAxes, fontsize=7.5, color="#555555", ha="right", va="bottom")
     _names(axes, points, on)
 
 
@@ -167,12 +175,14 @@ def _names(axes: Axes, points: pd.DataFrame, on: list[int]) -> None:
     axes.autoscale_view()  # or the transform would still be that of an empty panel
     to_axes = axes.transData + axes.transAxes.inverted()
     taken: list[tuple[float, float, float, float]] = []
+    room = axes.get_position().width * axes.figure.get_figwidth()  # type: ignore[union-attr]
+    texts = style.apart(list(map(str, points["label"])), min(34, page.letters(0.6 * room, 7.5)))
     places = on + [place for place in range(len(points)) if place not in on]
     for place in places if len(points) <= NAMED else on:
         row = points.iloc[place]
-        text = style.plain(str(row["label"]), 34)
+        text = texts[place]
         x, y = to_axes.transform((row["x"], row["y"]))
-        wide, tall = 0.0152 * len(text) * 3.9 / axes.get_position().width / WIDTH * 1.35, 11 / height
+        wide, tall = 0.08 * len(text) / room, 11 / height
         box = _free(x, y, wide, tall, taken)
         if box is None:
             continue

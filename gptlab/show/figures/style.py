@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gptlab.metrics import METRICS
+from gptlab.show.figures import page
 from gptlab.store.files import make_folder, write_bytes
 from gptlab.texts import cut, cut_apart, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 # Okabe and Ito's palette, told apart by colour-blind readers. Hatches tell the same things apart in greyscale.
 INK, GHOST, GRID = "#1b1b1b", "#b0b0b0", "#e6e6e6"
@@ -64,6 +66,7 @@ RC: Any = {
 }
 
 
+JOINT = "  \N{MIDDLE DOT}  "
 HEADING = "heading"  # what title and subtitle are labelled, so that they can be left out
 # No time of writing in a file: the same figure is the same bytes.
 UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -99,11 +102,20 @@ def save(
     paths = []
     for suffix in formats:
         content = io.BytesIO()
-        box = None if title else "tight"
+        box = None if title else _below_title(figure)
         figure.savefig(content, format=suffix, metadata=UNDATED.get(suffix), bbox_inches=box)
         write_bytes(folder / f"{name}.{suffix}", content.getvalue())
         paths.append(folder / f"{name}.{suffix}")
     return paths
+
+
+def _below_title(figure: Figure) -> Bbox:
+    """The whole figure but for the empty space at its top: its width stays what was asked for."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.transforms import Bbox
+
+    used = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())  # type: ignore[no-untyped-call]
+    return Bbox([[0, 0], [figure.get_figwidth(), min(used.y1 + 0.05, figure.get_figheight())]])
 
 
 def plain(text: str, most: int | None = None) -> str:
@@ -132,13 +144,24 @@ def named(metric: str) -> str:
 
 
 def heading(figure: Figure, title: str, subtitle: str) -> None:
-    """Title and subtitle at the top left, a fixed distance (in inches) from the edge at any figure height."""
-    height = figure.get_figheight()
-    left = 0.12 / figure.get_figwidth()
-    figure.text(left, 1 - 0.14 / height, title, va="top", fontsize=12, fontweight="bold", label=HEADING)
-    figure.text(left, 1 - 0.40 / height, subtitle, va="top", fontsize=9, color="#444444", label=HEADING)
+    """Title and subtitle at the top left, a fixed distance (in inches) from the edge at any figure height.
+
+    Lines that do not fit into the width are broken, and the figure becomes as much taller. Call it last.
+    """
+    width = figure.get_figwidth()
+    titles = page.wrapped(title, width - 0.2, 12, bold=True)
+    words = page.packed(subtitle, JOINT, width - 0.2, 9)
+    below = 0.40 + 0.20 * (len(titles) - 1)
+    page.grow(figure, 0.20 * (len(titles) - 1) + 0.155 * (len(words) - 1))
+    left, height = 0.12 / width, figure.get_figheight()
+    looks: tuple[tuple[float, list[str], dict[str, Any]], ...] = (
+        (0.14, titles, {"fontsize": 12, "fontweight": "bold"}),
+        (below, words, {"fontsize": 9, "color": "#444444"}),
+    )
+    for top, text, look in looks:
+        figure.text(left, 1 - top / height, "\n".join(text), va="top", label=HEADING, **look)
 
 
 def joined(words: Iterable[str]) -> str:
     """Facts of a subtitle with a dot between them; empty ones are left out."""
-    return "  \N{MIDDLE DOT}  ".join(word for word in words if word)
+    return JOINT.join(word for word in words if word)

@@ -1,0 +1,87 @@
+"""The names that readers see, in place of labels: `experiment.labels` of the plan, and those asked for afterwards.
+
+Labels stay the key of everything: in files, in CSV and JSON, and wherever a variant is chosen. What is shown to a
+reader (tables, figures, LaTeX, the report) is made from sources and studies that were named here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.store.study import Study
+from gptlab.store.study_plan import StoredPlan
+from gptlab.store.study_sources import Source
+
+Names = Mapping[str, str]  # label -> what a reader sees
+
+
+def names_of(plans: Iterable[StoredPlan], asked: Names) -> dict[str, str]:
+    """The plans' names and, before them, those that were asked for. ConfigError for a label that nobody has, and for
+    two variants under one name."""
+    plans = list(plans)
+    labels = list(dict.fromkeys(run.label for plan in plans for run in plan.runs))
+    names = {label: name for plan in plans for label, name in plan.labels.items()}
+    for label, name in asked.items():
+        if label not in labels:
+            raise unknown("labels", label, labels)
+        names[label] = name
+    taken: dict[str, str] = {}
+    for label in labels:
+        other = taken.setdefault(names.get(label, label), label)
+        if other != label:
+            why = f"{other} and {label} would have this name. Two variants need two names."
+            raise wrong_value("labels", names.get(label, label), why, code="name-twice", other=other)
+    return names
+
+
+def named_sources(sources: Sequence[Source], names: Names) -> list[Source]:
+    """The same sources with the names in place of the labels."""
+    return [
+        replace(
+            source,
+            names=names,
+            plan=named_plan(source.plan, names),
+            records=tuple(
+                replace(record, run=replace(record.run, label=names.get(record.run.label, record.run.label)))
+                for record in source.records
+            ),
+        )
+        for source in sources
+    ]
+
+
+def named_study(study: Study, names: Names) -> Study:
+    """The same study with the names in place of the labels. Not for its CSV files, which have the labels."""
+    if not names:
+        return study
+    frames = {
+        name: getattr(study, name).assign(label=getattr(study, name)["label"].replace(dict(names)))
+        for name in ("runs", "layers", "generations", "steps")
+    }
+    return replace(study, plan=named_plan(study.plan, names), **frames)
+
+
+def named_plan(plan: StoredPlan, names: Names) -> StoredPlan:
+    """The same plan with the names in place of the labels."""
+    runs = tuple(replace(run, label=names.get(run.label, run.label)) for run in plan.runs)
+    twins = {names.get(label, label): twin for label, twin in plan.twins.items()}
+    return replace(plan, runs=runs, twins=twins, baseline=names.get(plan.baseline, plan.baseline))
+
+
+def parse_names(typed: Sequence[str], labels: Iterable[str]) -> dict[str, str]:
+    """`LABEL=NAME` of the command line; a label may hold equals signs itself. ConfigError for what is no such pair."""
+    found: dict[str, str] = {}
+    known = sorted(labels, key=len, reverse=True)
+    for text in typed:
+        label = next((label for label in known if text.startswith(f"{label}=")), text.partition("=")[0])
+        name = text.removeprefix(label).removeprefix("=")
+        if not name:
+            raise ConfigError(f"--label {text}: write --label LABEL=NAME.", code="label-without-name", value=text)
+        if label not in known:
+            raise unknown("--label", label, known)
+        if label in found:
+            raise ConfigError(f"--label: {label} is given twice.", code="label-given-twice", value=label)
+        found[label] = name
+    return found
