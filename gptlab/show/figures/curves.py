@@ -64,8 +64,8 @@ def _together(
 
     width = asked or WIDTH
     names = style.apart(labels, page.letters(width - 0.9, 8.5))
-    columns, lines = page.legend_columns(names, width - 0.16, 8.5, 0.65)
-    top = TOP + page.ROW * (lines - 1)
+    columns, legend_rows = page.legend_columns(names, width - 0.16, 8.5, 0.7)
+    top = TOP + page.ROW * (legend_rows - 1)
     stacked = width < page.TWO_PANELS
     wide, high = (width - LEFT - RIGHT - (0 if stacked else GAP)) / (1 if stacked else 2), HEIGHT - TOP - BOTTOM
     high = min(high, 0.8 * wide) if stacked else high

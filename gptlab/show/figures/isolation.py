@@ -60,7 +60,7 @@ def isolation_figure(study: Study, metric: str, found: Knobs, asked: float | Non
         _draw(axes, found, name, higher=direction == "higher")
         _arrows(axes, found, name)
         axes.tick_params(labelleft=column == 0)
-        axes.set_title(style.plain(name, page.letters(wide, 9, bold=True)), fontweight="bold", pad=8)
+        axes.set_title(style.plain(name, page.letters(wide - 0.1, 9, bold=True)), fontweight="bold", pad=8)
     figure.text(0.1 / width, 0.5, style.named(metric), rotation=90, ha="left", va="center")
     others = "other knobs" if len(names) > 2 else "other knob"
     lost = sorted(set(study.runs["label"]) - set(found.table["label"]))  # no seed brought a number: diverged, or failed

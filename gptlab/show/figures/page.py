@@ -6,10 +6,10 @@ anything is drawn.
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gptlab.errors import ConfigError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNITS = {"mm": 1 / 25.4, "cm": 1 / 2.54, "in": 1.0, "pt": 1 / 72}
 NARROWEST, WIDEST = 2.3, 20.0
 TWO_PANELS = 6.5  # below this, what stands side by side stands one below the other
-LETTER, BOLD, DIGIT = 0.54 / 72, 0.66 / 72, 0.61 / 72  # times the size in points: the mean width in a text
+LETTER, BOLD, DIGIT = 0.54 / 72, 0.70 / 72, 0.61 / 72  # times the size in points: the mean width in a text
 ROW = 0.19  # of a legend
 
 
@@ -70,10 +70,10 @@ def packed(facts: str, joint: str, room: float, size: float) -> list[str]:
 def legend_columns(names: Sequence[str], room: float, size: float, handle: float) -> tuple[int, int]:
     """Columns and rows of a legend in `room`; `handle`: the length of its sign with the gaps, in inches."""
     for columns in range(len(names), 1, -1):
-        rows = math.ceil(len(names) / columns)
-        parts = [names[start : start + rows] for start in range(0, len(names), rows)]  # filled column by column
-        if sum(long(part, size) + handle for part in parts) <= room:
-            return columns, rows
+        rows, more = divmod(len(names), columns)  # filled column by column; the first ones have one more
+        starts = [rows * column + min(column, more) for column in range(columns + 1)]
+        if sum(long(names[start:end], size) + handle for start, end in pairwise(starts)) <= room:
+            return columns, rows + bool(more)
     return 1, len(names)
 
 

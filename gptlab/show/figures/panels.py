@@ -55,7 +55,7 @@ def shown(labels: Sequence[str], most: int = MOST) -> tuple[list[str], str]:
 def titles(figure: Figure, every: Sequence[Axes], labels: Sequence[str], notes: Sequence[str]) -> None:
     """Label and note of each panel above it, as long as the panel is wide; no two labels alike."""
     room = every[0].get_position().width * figure.get_figwidth()
-    texts = style.apart(labels, page.letters(room, 9, bold=True))
+    texts = style.apart(labels, page.letters(room - 0.15, 9, bold=True))
     for axes, text, note in zip(every, texts, notes, strict=True):
         axes.set_title(text, fontweight="bold", pad=15)
         first = page.packed(note, ",  ", room, 7)[0]  # in a narrow panel, the facts that fit

@@ -51,7 +51,8 @@ def parameter_figure(study: Study, asked: float | None = None) -> Figure | None:
         return None
     labels = style.apart(list(counted["label"]), 34)
     width, totals = asked or WIDTH, _totals(study, counted)
-    left, right, bar = MARGINS["left"] + 0.085 * max(map(len, labels)), MARGINS["right"], BAR
+    left, bar = MARGINS["left"] + 0.085 * max(map(len, labels)), BAR
+    right = max(MARGINS["right"], 0.3 + page.long(totals, 8))
     above = width - left - right < LEAST
     if above:
         room = page.letters(width - 0.5 - page.long(totals, 8), 8, bold=True)
