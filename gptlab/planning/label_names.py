@@ -24,11 +24,11 @@ def names_of(jobs: Sequence[Job], ablations: Collection[str]) -> dict[str, str]:
             raise unknown(KEY, label, labels)
         if not name or is_missing(name):
             why = "tables would take this name for a missing value. Choose another one."
-            raise wrong_value(f"{KEY}.{label}", name, why, code="label-missing")
+            raise wrong_value(f"{KEY}.{label}", name, why, code="name-for-missing")
     taken: dict[str, str] = {}
     for label in labels:
         other = taken.setdefault(named.get(label, label), label)
         if other != label:
             why = f"{other} would have this name too. Two variants need two names."
-            raise wrong_value(f"{KEY}.{label}", named.get(label, label), why, code="name-twice", other=other)
+            raise wrong_value(f"{KEY}.{label}", named.get(label, label), why, code="planned-name-twice", other=other)
     return {label: named[label] for label in labels if label in named}

@@ -63,9 +63,9 @@ def test_an_experiment_may_name_more_variants_than_one_command_runs() -> None:
     ("labels", "code"),
     [
         ("{post_in: Post-LN}", "unknown-name"),
-        ("{post_ln: relu}", "name-twice"),
-        ("{post_ln: X, relu: X}", "name-twice"),
-        ("{post_ln: 'NA'}", "label-missing"),
+        ("{post_ln: relu}", "planned-name-twice"),
+        ("{post_ln: X, relu: X}", "planned-name-twice"),
+        ("{post_ln: 'NA'}", "name-for-missing"),
     ],
 )
 def test_names_that_would_mislead_are_refused_when_planned(labels: str, code: str) -> None:
