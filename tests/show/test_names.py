@@ -12,9 +12,9 @@ import pytest
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.naming import parse_names
-from gptlab.config import identity
 from gptlab.declare.composer import compose
 from gptlab.errors import GptlabError
+from gptlab.identity import identity
 from gptlab.planning.plan import expand
 from tests.support.seeded import Arm, make_seeded
 
