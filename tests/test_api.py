@@ -269,8 +269,8 @@ def test_the_documents_python_works_as_pasted(document: str) -> None:
 def test_the_documents_commands_plan(document: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from gptlab.cli import main
 
-    lines = [line for line in code_blocks(document, "sh").splitlines() if line]
-    commands = [shlex.split(line, comments=True) for line in lines]
+    lines = code_blocks(document, "sh").splitlines()
+    commands = [words for line in lines if (words := shlex.split(line, comments=True))]
     assert commands
     for program, *arguments in commands:
         assert program == "gptlab"
