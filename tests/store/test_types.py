@@ -184,6 +184,7 @@ def test_a_metric_that_a_run_declares_is_known_without_its_plugin() -> None:
     entries = [declared, other, {"name": "half"}, "odd"]
     parse_result({"state": "finished", "declared": entries})
     assert METRICS["of_a_test"] == Metric("of_a_test", "u", "higher", "stochastic", "m")
-    assert METRICS["final_loss"] == loss  # a name that is known stays
+    parse_result({"state": "finished", "declared": [{**declared, "direction": "lower"}]})  # of another version
+    assert METRICS["of_a_test"].direction == "higher" and METRICS["final_loss"] == loss  # a name that is known stays
     assert "half" not in METRICS
     parse_result({"state": "finished", "declared": "odd"})

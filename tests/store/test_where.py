@@ -102,3 +102,8 @@ def test_nothing_is_evaluated() -> None:
         parse("__import__('os').system('true')")
     test, keys = parse("__class__.__mro__ == 1")
     assert keys == ["__class__.__mro__"] and not test(RUN.get)
+
+
+def test_a_level_is_a_depth_and_not_a_number_of_comparisons() -> None:
+    test, _ = parse(" and ".join(["(loss < 5)"] * 300))
+    assert test(RUN.get)
