@@ -196,6 +196,7 @@ STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only bes
 }  # fmt: skip
 GATED_OR_NOT = ("mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
 FEED_FORWARDS = [f"feed_forward={name}" for name in GATED_OR_NOT]
+ATTENTIONS = ["attention=multi_head", "attention=differential"]
 
 
 def all_options() -> Iterator[tuple[str, str, registry.Option]]:
@@ -311,10 +312,10 @@ def test_heads_must_divide_the_width(emb_dim: int, n_heads: int, near: int) -> N
             gpt(attention="identity", causal=False),
             "causal",
             "other-parts",
-            ["attention=multi_head", "position=alibi"],
+            [*ATTENTIONS, "position=alibi"],
         ),
-        (gpt(attention="identity", qkv_bias=True), "qkv_bias", "other-parts", ["attention=multi_head"]),
-        (gpt(attention="identity", drop_attention=0.5), "drop_attention", "other-parts", ["attention=multi_head"]),
+        (gpt(attention="identity", qkv_bias=True), "qkv_bias", "other-parts", ATTENTIONS),
+        (gpt(attention="identity", drop_attention=0.5), "drop_attention", "other-parts", ATTENTIONS),
         (gpt(**SITES), "drop_rate", "own-rates", []),
         (gpt(attention="identity", **SITES), "drop_rate", "own-rates", []),
         (
