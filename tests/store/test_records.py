@@ -18,6 +18,7 @@ import pytest
 import gptlab
 from gptlab.cli import main
 from gptlab.declare.to_config import from_stored
+from gptlab.identity import has_identity
 from gptlab.planning.plan import Plan, expand
 from gptlab.running import execute, provenance
 from gptlab.running.launch import run_jobs
@@ -411,7 +412,7 @@ def test_the_frozen_store_of_schema_1_stays_readable(here: Path, capsys: pytest.
         result = state_of(folder).result
         if result.id:
             stored = read_config(folder)
-            assert gptlab.config.has_identity(stored, result.id), "an id is for ever"  # type: ignore[attr-defined]
+            assert has_identity(stored, result.id), "an id is for ever"
 
 
 def test_the_frozen_store_has_a_table(here: Path) -> None:

@@ -238,7 +238,9 @@ def test_the_trained_model_has_the_last_word(tmp_path: Path, capsys: pytest.Capt
     page = (tmp_path / "said" / "report.html").read_text(encoding="utf-8")
     assert "greedily, after training" in page
     figure = depth_figure(study, "grad_norm")
-    assert figure is not None and any("by depth, before training" in text.get_text() for text in figure.texts)
+    assert figure is not None and any(
+        "by depth, before training" in " ".join(text.get_text().split()) for text in figure.texts
+    )
     for folder in study.runs["folder"]:
         before = json.loads((tmp_path / "said" / folder / "generation.json").read_text())
         after = json.loads((tmp_path / "said" / folder / "samples.json").read_text())["samples"][-1]
