@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gptlab.config import flatten
 from gptlab.planning.plan import Plan, expand
 from gptlab.running.decisions import refuse, survey
-from gptlab.running.kernels import settled
+from gptlab.running.kernels import refuse_damaged, settled
 from gptlab.running.launch import look_again, run_jobs
 from gptlab.running.queue import open_study
 
@@ -69,6 +69,7 @@ def sweep(overrides: Sequence[str] = (), *, config_dirs: Sequence[str | Path] = 
     plan = expand(words, config_dirs)
     decisions = survey(plan, plan.output_dir / plan.study)
     refuse(plan.runs, decisions)
+    refuse_damaged(plan, plan.output_dir / plan.study, decisions)
     folder, plan = open_study(plan, ["gptlab", *words])
     plan = settled(plan, folder, decisions, lambda _: None)
     states = look_again(plan, folder, run_jobs(plan, folder, decisions=decisions), lambda _: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def grown_command(folder: Path, added: Sequence[str]) -> list[str]:
     """The arguments of the study's command with `added` in them. ConfigError where no command is known."""
     from gptlab.declare.composer import Composer
     from gptlab.planning.grow import grown
+    from gptlab.store.names import STAMP
     from gptlab.store.plan_history import whole_plan
 
     plan, _ = whole_plan(folder)
@@ -57,6 +59,16 @@ def grown_command(folder: Path, added: Sequence[str]) -> list[str]:
             f"add: {folder} does not say which command planned it ({plan.problem or 'plan.json names none'}).",
             code="no-command",
             file=str(folder),
+        )
+    name = folder.resolve().name
+    if name != plan.study and not STAMP.fullmatch(name):
+        back = folder.resolve().parent / plan.study
+        raise ConfigError(
+            f"add: {folder} was planned as {plan.study}, and what is added would go to a folder of that name, without "
+            f"the runs that are here. Give it its name again: mv {shlex.quote(str(folder))} {shlex.quote(str(back))}",
+            code="study-renamed",
+            file=str(folder),
+            value=plan.study,
         )
     own = Parser(overrides=True).read(plan.command[1:])
     words = grown(Composer(own.config_dirs), own.words, added, [run.seed for run in plan.runs])

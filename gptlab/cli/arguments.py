@@ -127,7 +127,7 @@ def typed_names(typed: Sequence[str], studies: Sequence[str]) -> dict[str, str]:
     from gptlab.comparing.naming import parse_names
     from gptlab.store.study_sources import load_sources
 
-    labels = (run.label for source in load_sources(studies) for run in source.plan.runs)
+    labels = dict.fromkeys(run.label for source in load_sources(studies) for run in source.plan.runs)
     return parse_names(typed, labels)
 
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     read = given.format in ("csv", "json")  # by programs: the labels of the files
     if given.label and read:
         raise ConfigError(f"--label: not with --format {given.format}.", code="label-not-with-format", key="--label")
-    with about_options(given, "baseline", "metric", "by", "margin"):
+    with about_options(given, "baseline", "metric", "by", "margin", "label"):
         comparison = compare(
             given.words,
             baseline=given.baseline,

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     from gptlab.store.study import load_study
     from gptlab.texts import printable
 
-    with about_options(given, "margin"):
+    with about_options(given, "margin", "label"):
         asked = typed_names(given.label, words)
         comparison = compare([folder], margin=given.margin, labels=asked)
         study = load_study(folder)

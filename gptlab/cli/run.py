@@ -13,7 +13,7 @@ from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import Plan, expand
 from gptlab.running.decisions import explain, refuse, survey
-from gptlab.running.kernels import settled
+from gptlab.running.kernels import refuse_damaged, settled
 from gptlab.running.launch import look_again, run_jobs
 from gptlab.running.queue import open_study
 from gptlab.running.stopping import stoppable
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         _say(note)
     decisions = survey(plan, plan.output_dir / plan.study)
     refuse(plan.runs, decisions)
+    refuse_damaged(plan, plan.output_dir / plan.study, decisions)
     study, plan = open_study(plan, ["gptlab", *arguments])
     for line in explain(plan.runs, decisions):
         _say(line)

@@ -25,14 +25,14 @@ def names_of(plans: Iterable[StoredPlan], asked: Names) -> dict[str, str]:
     names = {label: name for plan in plans for label, name in plan.labels.items()}
     for label, name in asked.items():
         if label not in labels:
-            raise unknown("labels", label, labels)
+            raise unknown("label", label, labels)
         names[label] = name
     taken: dict[str, str] = {}
     for label in labels:
         other = taken.setdefault(names.get(label, label), label)
         if other != label:
             why = f"{other} and {label} would have this name. Two variants need two names."
-            raise wrong_value("labels", names.get(label, label), why, code="name-twice", other=other)
+            raise wrong_value("label", names.get(label, label), why, code="name-twice", other=other)
     return names
 
 

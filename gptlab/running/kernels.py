@@ -77,6 +77,18 @@ def settled(plan: Plan, study: Path, decisions: Sequence[Decision], say: Callabl
     return replace(plan, runs=tuple(runs))
 
 
+def refuse_damaged(plan: Plan, study: Path, decisions: Sequence[Decision]) -> None:
+    """GptlabError where a choice that runs have begun under is damaged and something is to start: before any of it."""
+    keys = _keys(plan)
+    for key, base in bases(plan).items():
+        own = [decisions[number] for number, other in enumerate(keys) if other == key]
+        begun = sum(decision.state != "planned" for decision in own)
+        path = study / FOLDER / f"{key}.json"
+        starts = any(decision.action in ("run", "resume") for decision in own)
+        if starts and begun and kernels.open_places(base) and path.exists():
+            _read_begun(path, begun)
+
+
 def bases(plan: Plan) -> dict[str, Config]:
     """Shape key -> a run of the plan of these shapes that others are compared with."""
     return {key: base for key, base in zip(_keys(plan), _bases(plan), strict=True) if base is not None}
@@ -107,16 +119,8 @@ def _choice(config: Config, path: Path, todo: Sequence[Config], begun: int, say:
         return Choice({}, "nothing to choose")
     try:
         if path.exists():
-            return read_choice(path)
+            return _read_begun(path, begun) if begun else read_choice(path)
     except DamagedError as damage:
-        if begun:
-            raise GptlabError(
-                f"{path}: {damage}. {begun} of the runs have begun with what it said. Put it back; or remove it, and "
-                "what is still to run may take other kernels, which tables then say.",
-                code="kernels-damaged",
-                file=str(path),
-                begun=begun,
-            ) from damage
         say(f"{path}: {damage}; the kernels are chosen again")
         files.remove(path)
     seconds = sum(map(estimate, todo))
@@ -130,6 +134,20 @@ def _choice(config: Config, path: Path, todo: Sequence[Config], begun: int, say:
     if not files.create(path, (json_text(content, indent=1) + "\n").encode()):
         return read_choice(path)  # another command was quicker
     return choice
+
+
+def _read_begun(path: Path, begun: int) -> Choice:
+    """What stands in the file, under which `begun` runs have begun. GptlabError where it cannot be used."""
+    try:
+        return read_choice(path)
+    except DamagedError as damage:
+        raise GptlabError(
+            f"{path.parent}: {damage}. {begun} of the runs have begun with what it said. Put it back; or remove it, "
+            "and what is still to run may take other kernels, which tables then say.",
+            code="kernels-damaged",
+            file=str(path),
+            begun=begun,
+        ) from damage
 
 
 def read_choice(path: Path) -> Choice:

@@ -37,7 +37,8 @@ def latex(comparison: Comparison, columns: Sequence[str] = (), called: str = "")
     parts = []
     said = printable(f"{too_few(comparison)} {caption(comparison)}".strip())
     for table in tables(comparison, PAPER, columns):
-        words = printable(called) or " ".join(filter(None, (f"{table.title}.", table.common, said)))
+        rest = " ".join(filter(None, (table.common, said)))
+        words = printable(called) or f"{table.title}. {rest}".strip()
         said = ""  # how to read the numbers, once
         parts += [
             r"\begin{table}",
@@ -46,6 +47,8 @@ def latex(comparison: Comparison, columns: Sequence[str] = (), called: str = "")
         ]
         for number, places in enumerate(_fitting(table)):
             parts += [r"\par\medskip"] * bool(number) + _tabular(table, places)
+        if called and rest:  # a caption of the user's own does not say it
+            parts.append(rf"\par\smallskip\parbox{{\linewidth}}{{\scriptsize {_tex(rest)}}}")
         parts.append(r"\end{table}")
     first = ["% In the preamble: \\usepackage{booktabs,siunitx}"]
     first += [OTHERS] if any(r"\gptlabchar" in part for part in parts) else []

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from gptlab.cli import main
+from gptlab.cli.add import grown_command
 from gptlab.comparing.assemble import compare
 from gptlab.declare.composer import Composer
 from gptlab.errors import ConfigError
 from gptlab.planning.grow import grown
 from gptlab.store.plan_history import additions, whole_plan
 from gptlab.store.study import load_study
+from tests.support.refusals import refused
 
 FAST = ["model=tiny", "probes=counting"]
 STUDY = Path("outputs/runs")
@@ -83,6 +85,14 @@ def test_old_and_new_variants_times_old_and_new_seeds(here: Path, capsys: pytest
     assert main(["add", str(STUDY), "seed=4", "--plan"]) == 0
     assert "seeds 1, 2, 3, 4" in capsys.readouterr().out
     assert runs() == [(label, seed) for label in ("baseline", "relu", "silu") for seed in (1, 2, 3)]
+
+
+def test_a_study_that_was_renamed_is_not_begun_anew_elsewhere(here: Path) -> None:
+    assert main([*FAST, "seed=1"]) == 0
+    renamed = STUDY.rename("outputs/renamed")
+    with refused("study-renamed", file=str(renamed), value="runs"):
+        grown_command(renamed, ["seed=2"])
+    assert main(["add", str(renamed.rename(STUDY)), "seed=2", "--plan"]) == 0
 
 
 def test_the_newest_plan_hides_no_run(here: Path) -> None:

@@ -185,6 +185,9 @@ def test_a_damaged_choice_is_made_again_only_before_the_first_run(chooses_flat: 
     with pytest.raises(GptlabError) as refused:
         opened("seed=1,2")
     assert (refused.value.code, refused.value.facts["begun"]) == ("kernels-damaged", 1)
+    plans = {file: file.read_bytes() for file in study.rglob("*.json")}
+    assert main([*WORDS, "seed=1,2,3"]) == 2  # before the plan has seed 3
+    assert {file: file.read_bytes() for file in study.rglob("*.json")} == plans
     path.unlink()
     assert opened("seed=1,2")[1].runs[1].config.train.kernels == FLAT
 

@@ -16,6 +16,7 @@ from gptlab.declare.composer import compose
 from gptlab.errors import GptlabError
 from gptlab.identity import identity
 from gptlab.planning.plan import expand
+from gptlab.show.exports import export
 from tests.support.seeded import Arm, make_seeded
 
 PLAN = ["model=tiny", "ablation=none,relu,post_ln"]
@@ -117,6 +118,20 @@ def test_a_wrong_option_is_refused(typed: list[str], code: str) -> None:
     with pytest.raises(GptlabError) as caught:
         parse_names(typed, ["none", "relu", "post_ln"])
     assert caught.value.code == code
+
+
+def test_a_name_that_collides_is_refused_by_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _study(tmp_path)
+    for command in (["compare"], ["report"]):
+        assert main([*command, str(folder), "--label", "relu=Post-LN"]) == 2
+        assert capsys.readouterr().err.startswith("gptlab: --label Post-LN: ")
+    assert main(["compare", str(folder), "--label", "rleu=X"]) == 2
+    assert capsys.readouterr().err.count("post_ln") == 1  # each label once
+
+
+def test_a_caption_of_the_users_own_leaves_the_qualification_below_the_table(tmp_path: Path) -> None:
+    text = export(compare([_study(tmp_path)]), "latex", ["mean_sd", "verdict"], "Norms")
+    assert r"\caption{Norms}" in text and "exploratory" in text.partition(r"\end{tabular}")[2]
 
 
 def test_a_label_may_hold_an_equals_sign() -> None:
