@@ -27,7 +27,8 @@ def matched(record: Mapping[str, Any], comparison: Comparison, command: str) -> 
     found = {row.label: _off(row, rows[row.baseline or ""]) for row in compared}
     near = [row for row in compared if (off := found[row.label][1]) is not None and abs(off) <= MATCHED]
     stands_for = {twin.of for row in near for twin in [row.twin] if twin}
-    apart = [row for row in compared if row not in near and row.label not in stands_for]
+    passed = stands_for | {row.label for row in near}
+    apart = [row for row in compared if row.label not in passed]
     if not apart:
         said = "; ".join(_cost_words(row.label, *found[row.label]) for row in near[:4])
         more = f"; and {len(near) - 4} more" if len(near) > 4 else ""

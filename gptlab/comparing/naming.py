@@ -66,7 +66,9 @@ def named_study(study: Study, names: Names) -> Study:
 def named_plan(plan: StoredPlan, names: Names) -> StoredPlan:
     """The same plan with the names in place of the labels."""
     runs = tuple(replace(run, label=names.get(run.label, run.label)) for run in plan.runs)
-    twins = {names.get(label, label): twin for label, twin in plan.twins.items()}
+    twins = {
+        names.get(label, label): replace(twin, of=names.get(twin.of, twin.of)) for label, twin in plan.twins.items()
+    }
     return replace(plan, runs=runs, twins=twins, baseline=names.get(plan.baseline, plan.baseline))
 
 

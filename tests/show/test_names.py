@@ -11,12 +11,14 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
-from gptlab.comparing.naming import parse_names
+from gptlab.comparing.naming import named_plan, parse_names
 from gptlab.declare.composer import compose
 from gptlab.errors import GptlabError
 from gptlab.identity import identity
 from gptlab.planning.plan import expand
 from gptlab.show.exports import export
+from gptlab.store.study_plan import StoredPlan
+from gptlab.twin import Twin
 from tests.support.seeded import Arm, make_seeded
 
 PLAN = ["model=tiny", "ablation=none,relu,post_ln"]
@@ -132,6 +134,13 @@ def test_a_name_that_collides_is_refused_by_its_option(tmp_path: Path, capsys: p
 def test_a_caption_of_the_users_own_leaves_the_qualification_below_the_table(tmp_path: Path) -> None:
     text = export(compare([_study(tmp_path)]), "latex", ["mean_sd", "verdict"], "Norms")
     assert r"\caption{Norms}" in text and "exploratory" in text.partition(r"\end{tabular}")[2]
+
+
+def test_a_matched_twin_goes_by_its_name_wherever_it_is_spoken_of() -> None:
+    twin = Twin("params", "model.hidden_dim", 128, 85, 43712, 50000, 43732, 1.0, True, of="glu")
+    plan = StoredPlan("s", "", (), "none", "", (), twins={"glu+match": twin})
+    (named,) = named_plan(plan, {"glu": "GLU", "glu+match": "GLU, matched"}).twins.items()
+    assert (named[0], named[1].of) == ("GLU, matched", "GLU")
 
 
 def test_a_label_may_hold_an_equals_sign() -> None:
