@@ -176,11 +176,11 @@ def _names(axes: Axes, points: pd.DataFrame, on: list[int]) -> None:
     to_axes = axes.transData + axes.transAxes.inverted()
     taken: list[tuple[float, float, float, float]] = []
     room = axes.get_position().width * axes.figure.get_figwidth()  # type: ignore[union-attr]
-    texts = style.apart(list(map(str, points["label"])), min(34, page.letters(0.6 * room, 7.5)))
-    places = on + [place for place in range(len(points)) if place not in on]
-    for place in places if len(points) <= NAMED else on:
+    places = on + [place for place in range(len(points)) if place not in on] if len(points) <= NAMED else on
+    labels = [str(points["label"].iloc[place]) for place in places]
+    texts = style.apart(labels, min(34, page.letters(0.6 * room, 7.5)))
+    for place, text in zip(places, texts, strict=True):
         row = points.iloc[place]
-        text = texts[place]
         x, y = to_axes.transform((row["x"], row["y"]))
         wide, tall = 0.08 * len(text) / room, 11 / height
         box = _free(x, y, wide, tall, taken)
