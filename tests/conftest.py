@@ -13,6 +13,11 @@ import pytest
 # Test processes run side by side, one to a core: two threads each would wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What whoever starts the tests has set must not decide how wide a table is, what is coloured or which files are found.
+_SHELLS_OWN = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "HYDRA_FULL_ERROR"}
+for name in _SHELLS_OWN | {name for name in os.environ if name.startswith("GPTLAB_") and name != "GPTLAB_FUZZ"}:
+    os.environ.pop(name, None)
+
 # Set by pytest and by torch themselves, and so not a trace of the test.
 _PYTEST_OWN = frozenset(
     {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "TORCHINDUCTOR_CACHE_DIR", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"}
