@@ -28,8 +28,8 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     folder = one_folder("gc", given.words, Config().output_dir)
-    from gptlab.store.collect import clear, collect
     from gptlab.store.states import STATES
+    from gptlab.store.upkeep.collect import clear, collect
 
     states = tuple(names(given.state))
     for state in states:

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         print(HELP)
         return 0
     folder = one_folder("verify", given.words, Config().output_dir)
-    from gptlab.store.verify import verify
+    from gptlab.store.upkeep.verify import verify
 
     states: Counter[str] = Counter()
     checked = wrong = 0

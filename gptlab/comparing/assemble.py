@@ -126,7 +126,7 @@ def compare_sources(
         margin=limit.text if limit else "",
         pooled=assumed,
         warnings=(*more, *cautions.warnings(sources, rows, primary)),
-        notes=(*notes, *([] if alone else _left_out(sources))),
+        notes=(*notes, *([] if alone else (*_left_out(sources), *cautions.archived(sources)))),
         sources=tuple(sources),
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gptlab.comparing import audit_lines as lines
+from gptlab.comparing import cautions
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.audit_cost import matched
 from gptlab.comparing.audit_lines import FAIL, NOT_ASKED, PASS, Line, Status
@@ -101,7 +102,8 @@ def _judged(folder: Path, latest: dict[str, Any], comparison: Comparison) -> Aud
         lines.capability(comparison),
     )
     notes = (f"{row.label}: {flag}." for row in comparison.rows for flag in row.flags if flag.startswith(OTHER))
-    return Audit(comparison.title, folder, lines.protocol(first), found, tuple(notes))
+    archived = cautions.archived(comparison.sources)
+    return Audit(comparison.title, folder, lines.protocol(first), found, (*notes, *archived))
 
 
 def _only_plan(folder: Path) -> dict[str, Any] | None:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from gptlab.comparing.comparison import BETTER, Row
 from gptlab.store.study_sources import Source
+from gptlab.store.upkeep.marks import seen_marks
 from gptlab.texts import printable
 
 MORE = 2.0  # percent more parameters that a winner had better be asked about
+MOST_ARCHIVED = 4  # runs that a note names
 MATCHED = 1.0  # percent: a twin with as many parameters as the baseline
 SPENT = ("steps", "tokens", "training_flops")  # what a budget in seconds buys differs from seed to seed
 
@@ -38,6 +40,18 @@ def warnings(sources: Sequence[Source], rows: Sequence[Row], primary: str) -> li
         if differing:
             found.append(f"{name}: {', '.join(differing[:3])} should be the same in every seed, and is not.")
     return found
+
+
+def archived(sources: Sequence[Source]) -> list[str]:
+    """Which runs a listing hides and this does not: what a table counts is no matter of what somebody looks at."""
+    found = [
+        f"{record.run.label} seed {record.run.seed}"
+        for source in sources
+        for record in source.records
+        if seen_marks(record.folder).archived
+    ]
+    more = f" and {len(found) - MOST_ARCHIVED:,} more" if len(found) > MOST_ARCHIVED else ""
+    return [f"Archived, and counted all the same: {', '.join(found[:MOST_ARCHIVED])}{more}."] if found else []
 
 
 def _twin(row: Row, rows: Sequence[Row]) -> bool:

@@ -20,7 +20,7 @@ from gptlab.planning.plan import Plan, PlannedRun
 from gptlab.running.decisions import Decision, decide
 from gptlab.store import files, locks
 from gptlab.store.atomic import StorageError
-from gptlab.store.names import CRASH, PLAN, PLANS, now, stamp
+from gptlab.store.names import CRASH, MARKS, PLAN, PLANS, now, stamp
 from gptlab.store.states import folder_of, run_folders, state_of
 
 _HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # the next run could not be saved either
@@ -161,9 +161,9 @@ def _lost(state: str, error: str) -> dict[str, Any]:
 
 
 def _set_aside(folder: Path) -> None:
-    """Keep all that a damaged run left, in a folder beside; only the lock stays."""
+    """Keep all that a damaged run left, in a folder beside; only the lock stays, and what people wrote."""
     aside = folder.with_name(f"{folder.name}.damaged-{stamp()}")
     files.make_folder(aside)
     for path in sorted(folder.iterdir()):
-        if path.name != locks.LOCK:
+        if path.name not in (locks.LOCK, MARKS):
             files.move(path, aside / path.name)

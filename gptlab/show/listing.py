@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from gptlab.errors import ConfigError, closest
 from gptlab.show.formats import column, count
+from gptlab.show.marked import below, beside
 from gptlab.store import where
 from gptlab.store.csv_text import csv_text
 from gptlab.store.json_text import json_text
@@ -109,9 +110,11 @@ def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
             colour = _COLOURS.get(row.state, "33")
             marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked", "did not learn") else ""
             marks += "  stale" if row.stale else ""
+            marks += beside(row)
             found.append(f"{before}{_paint(f'{row.state:<12}', colour, coloured)}{after}{marks}".rstrip())
             if row.error:
                 found.append(_paint(f"    {_safe(row.error.splitlines()[0])}", "31", coloured))
+            found += [_paint(line, "2", coloured) for line in below(row)]
     return found
 
 

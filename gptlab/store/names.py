@@ -9,7 +9,9 @@ PLAN, PLANS = "plan.json", "plans"  # of a study: the latest plan, and the folde
 RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
 LAYERS, GENERATION, SAMPLES, HISTORY = "layers.csv", "generation.json", "samples.json", "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
+MARKS = "marks.json"  # what people write beside a run: no part of it
 RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")
+SHOWN_ID = re.compile(r"r[0-9a-f]{8,64}")  # as tables have it
 STAMP = re.compile(r"(\d{4}-\d{2}-\d{2})_(\d{2})-(\d{2})-(\d{2})-\d{6}")  # the folders of older studies
 
 

@@ -22,9 +22,11 @@ from gptlab.store.manifest import read_manifest
 from gptlab.store.names import PLAN, RUN_NAME, STAMP, seed_in
 from gptlab.store.states import OVER, State, state_of
 from gptlab.store.study_plan import load_plan, study_name
+from gptlab.store.upkeep.marks import NONE, Marks, seen_marks
 
 _DEPTH = 2  # <output_dir>/<study>, and <output_dir>/<study>/<time> of older ones
 _FIELDS = ("study", "when", "label", "seed", "state", "outcome", "stale", "error", "seconds", "id", "folder")
+_MARKS = ("tags", "notes", "archived")
 DEFAULT_COLUMNS = (
     "study",
     "when",
@@ -45,7 +47,7 @@ class RunRow:
     """One run, or one damaged study that hides its runs (no label then).
 
     `when` is the start of the study's latest command, `outcome` what became of a training, `stale` what has changed
-    since a finished run was made.
+    since a finished run was made, `marks` what people wrote beside it.
     """
 
     study: str
@@ -62,6 +64,7 @@ class RunRow:
     outcome: str = ""
     stale: str = ""
     metrics: Mapping[str, int | float] = field(default_factory=dict)
+    marks: Marks = NONE
     _config: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
 
     def value(self, key: str) -> Any:
@@ -71,11 +74,19 @@ class RunRow:
         if key in _FIELDS:
             found = getattr(self, key)
             return str(found) if isinstance(found, Path) else found
+        if key in _MARKS:
+            return self._mark(key)
         return self.metrics[key] if key in self.metrics else self._settings().get(key)
 
     def known(self) -> list[str]:
         """All keys that `value` knows something for."""
-        return [*_FIELDS, *self.metrics, *self._settings()]
+        return [*_FIELDS, *_MARKS, *self.metrics, *self._settings()]
+
+    def _mark(self, key: str) -> Any:
+        """Tags as a list, notes as one text with a line for each, and whether the run is archived."""
+        if key == "tags":
+            return list(self.marks.tags)
+        return "\n".join(note.text for note in self.marks.notes) if key == "notes" else bool(self.marks.archived)
 
     def _settings(self) -> dict[str, Any]:
         """The config, read when it is first asked for: from the manifest, which is JSON and so quick."""
@@ -196,4 +207,5 @@ def _row(
         outcome=result.outcome,
         stale=", ".join(dependencies.changes(result, look)) if state.name in OVER else "",
         metrics=metrics,
+        marks=seen_marks(folder),
     )

@@ -209,7 +209,7 @@ def test_gc_knows_what_every_writer_leaves_behind(
 
     from gptlab.cli import main
     from gptlab.data import cache
-    from gptlab.store.collect import collect
+    from gptlab.store.upkeep.collect import collect
     from gptlab.training import checkpoint
     from gptlab.training.history import History
 

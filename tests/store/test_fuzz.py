@@ -29,7 +29,7 @@ from gptlab.store.run_listing import list_runs
 from gptlab.store.states import STATES, state_of
 from gptlab.store.study import load_study
 from gptlab.store.study_sources import load_sources
-from gptlab.store.verify import verify
+from gptlab.store.upkeep.verify import verify
 from gptlab.training import checkpoint
 from tests.support.fuzzed import damage, damages
 
