@@ -50,6 +50,7 @@ _SAME_KEY = {
     "model.options.head.softcap": "final_logit_softcapping final_logit_softcap logit_cap output_logit_soft_cap",
     "model.options.head.scale": "logit_scale logits_scaling output_multiplier_scale lm_head_multiplier",
     "model.options.head.bias": "lm_head_bias",
+    "model.options.head.z_loss": "z_loss z_loss_weight z_loss_coeff z_loss_multiplier final_logit_z_loss",
     "model.options.attention.multiplier": "attention_multiplier query_pre_attn_scalar attn_scale",
     "model.options.position.fraction": "partial_rotary_factor rotary_pct rotary_percentage rotary_dim",
     "model.options.position.scaling": "rope_type rope_scaling rope_parameters",

@@ -14,6 +14,7 @@ from gptlab import streams
 from gptlab.config import Config
 from gptlab.errors import GptlabError
 from gptlab.model import GPT, Model, build, skeleton
+from gptlab.model.heads import PenalisesLogits
 from gptlab.probes.hooks import untouched
 from gptlab.probes.memory import physical_memory, weight_bytes
 
@@ -57,7 +58,8 @@ class Case:
             return model(inputs)
 
     def loss(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        """Cross-entropy against random next tokens, with auxiliary losses; squared error against zero for deep_mlp."""
+        """What training differentiates: cross-entropy against random next tokens, z-loss and auxiliary losses; for
+        deep_mlp the squared error against zero."""
         if not isinstance(model, GPT):
             output: Tensor = model(inputs).square().mean()
             return output
@@ -65,6 +67,8 @@ class Case:
         found = model.run(inputs)
         logits = model.out_head(found.features).flatten(0, 1)
         loss = F.cross_entropy(logits, self.example(batch, length, "targets").flatten())
+        if isinstance(model.out_head, PenalisesLogits):
+            loss = loss + model.out_head.z_loss * logits.logsumexp(-1).square().mean()
         return loss + sum(found.losses.values())
 
     def gradients(self, model: nn.Module) -> tuple[float, dict[str, Tensor | None]]:

@@ -71,6 +71,9 @@ def differs(case: Case) -> Verdict:
             trained = [case.output(inputs, train=True, model=model) for model in (case.model, base)]
             if not same(*trained):
                 found.append("outputs differ in training alone")
+            losses = [case.gradients(model)[0] for model in (case.model, base)]
+            if not found and losses[0] != losses[1]:
+                found.append(f"outputs are equal, and what training differentiates is {losses[0] - losses[1]:+.3g}")
     else:
         found.append("the inputs are others")
     if not found:

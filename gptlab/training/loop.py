@@ -16,6 +16,7 @@ from gptlab.data.batches import Batch, TokenSource
 from gptlab.identity import identity
 from gptlab.model import GPT, learning_rate_scales
 from gptlab.model.gpt import Output
+from gptlab.model.heads import PenalisesLogits
 from gptlab.probes import Subject
 from gptlab.store.names import HISTORY
 from gptlab.training import checkpoint, progress
@@ -24,7 +25,7 @@ from gptlab.training.conditions import choose_device, conditions, precision, see
 from gptlab.training.evaluate import Evaluation, Rows, Scores, masked_twin, score
 from gptlab.training.history import History
 from gptlab.training.intervals import Interval, clocked_warmup, in_steps
-from gptlab.training.kernels.loss import cross_entropy
+from gptlab.training.kernels.loss import head_loss
 from gptlab.training.measured import Found, Step, Trained, of_held_out
 from gptlab.training.optimizer import Updates
 from gptlab.training.outcome import expected_initial_loss
@@ -49,6 +50,7 @@ class Training:
         self.device = choose_device(self.train.device)
         self.kernels, lacking = usable(config)
         self.model = model.to(self.device)
+        self.z_loss = model.out_head.z_loss if isinstance(model.out_head, PenalisesLogits) else 0.0
         self.updates = self._new_updates()
         self.run_model: Callable[[Tensor], Output] = model.run
         if self.train.compile:
@@ -163,19 +165,20 @@ class Training:
             seed_dropout(self.seed, step, number, self.device)
             with precision(train, self.device, self.kernels):
                 output = self.run_model(inputs)
-                loss = cross_entropy(
-                    output.features, self.model.out_head, targets,
+                loss = head_loss(
+                    output.features, self.model.out_head, targets, self.z_loss,
                     chunked=self.kernels["loss"] == "chunked", onednn=self.kernels["linear"] == "onednn",
                 )  # fmt: skip
-            if train.accumulate > 1:
-                loss = loss / train.accumulate
-            total = loss
+            total = loss.total / train.accumulate if train.accumulate > 1 else loss.total
+            added = {} if loss.z_loss is None else {"z_loss": loss.z_loss / train.accumulate}  # is in the total
             for name, extra in output.losses.items():  # part of the gradient, and of no loss that is reported
                 share = extra.float() / train.accumulate
                 total = total + share
-                auxiliary[name] = auxiliary.get(name, 0.0) + share.detach()
+                added[name] = added[name] + share if name in added else share
             total.backward()
-            losses.append(loss.detach())
+            for name, share in added.items():
+                auxiliary[name] = auxiliary.get(name, 0.0) + share.detach()
+            losses.append(loss.cross_entropy / train.accumulate if train.accumulate > 1 else loss.cross_entropy)
         norm = self.updates.clip()
         self.updates.set_rate(rate)
         self.updates.step()

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from gptlab import registry, streams
+from gptlab.check.case import Case
 from gptlab.config import (
     Config,
     DataConfig,
@@ -120,7 +121,7 @@ def other_values(model: ModelConfig, key: str) -> list[Any]:
 
 
 def evidence(config: Config) -> list[torch.Tensor]:
-    """All that a model key can change: weights, what comes out in eval and in train mode, and what is generated."""
+    """All that a model key can change: weights, outputs in eval and in train mode, the loss, and what is generated."""
     model = build(config)
     found = [*model.state_dict().values()]
     if isinstance(model, GPT):
@@ -128,7 +129,7 @@ def evidence(config: Config) -> list[torch.Tensor]:
         x = torch.arange(2 * length).view(2, length) % vocab
         with torch.no_grad():
             continued = greedy(model, list(range(10)), 3, length)
-        found.append(torch.tensor(continued.margins))
+        found += [torch.tensor(continued.margins), Case(config).loss(model, x).detach()]
     else:
         x = torch.tensor([[1.0, -2.0, 0.5], [0.1, 0.2, 0.3]])
     with torch.no_grad(), streams.forked(1, "dropout"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import gptlab
 from gptlab import kernels
 from gptlab.model.heads import BentHead, linear
-from gptlab.training.kernels.loss import cross_entropy, token_losses
+from gptlab.training.kernels.loss import head_loss, token_losses
 from gptlab.training.outcome import expected_initial_loss
 from tests.support.refusals import refused
 
@@ -43,18 +43,22 @@ def test_logits_by_their_formula() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"bias": True}, {"softcap": 2.0, "bias": True}, {"scale": 0.3}], ids=str)
-def test_the_loss_in_chunks_is_the_plain_one(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("z_loss", [0.0, 0.2])
+def test_the_loss_in_chunks_is_the_plain_one(
+    options: dict[str, Any], z_loss: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kernels, "chunk_rows", lambda vocab_size: 4)
     made, targets = head(**options), torch.randint(VOCAB, (2, 7), generator=torch.Generator().manual_seed(3))
     found = []
     for chunked in (True, False):
         made.zero_grad()
         x = randn(2, 7, DIM).requires_grad_()
-        loss = cross_entropy(x, made, targets, chunked=chunked)
-        (3 * loss).backward()
-        found.append([loss.detach().double(), x.grad, *(parameter.grad.clone() for parameter in made.parameters())])
+        loss = head_loss(x, made, targets, z_loss, chunked=chunked)
+        (3 * loss.total).backward()
+        numbers = [number.detach().double() for number in loss if number is not None]
+        found.append([*numbers, x.grad, *(parameter.grad.clone() for parameter in made.parameters())])
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)  # losses are taken in float32
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)  # losses are taken in float32
     logits = made(randn(2, 7, DIM)).float()
     expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(2, 7)
     torch.testing.assert_close(token_losses(randn(2, 7, DIM), made, targets), expected)
@@ -80,7 +84,12 @@ def test_a_tied_head_is_bent_over_the_shared_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code"), [({"scale": 0.0}, "head-scale"), ({"softcap": -1.0}, "softcap-not-positive")]
+    ("options", "code"),
+    [
+        ({"scale": 0.0}, "head-scale"),
+        ({"softcap": -1.0}, "softcap-not-positive"),
+        ({"z_loss": -1e-4}, "z-loss-negative"),
+    ],
 )
 def test_what_cannot_be(options: dict[str, Any], code: str) -> None:
     with refused(code):

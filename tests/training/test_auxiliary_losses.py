@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import gptlab.kernels
 from gptlab import register
 from gptlab.config import Config
 from gptlab.model import build
@@ -82,6 +83,31 @@ def test_it_is_what_training_differentiates(tmp_path: Path) -> None:
     assert numbers(tmp_path)[-1]["metrics"]["auxiliary_loss/size"] == pytest.approx(
         torch.stack(sizes).sum().item(), rel=1e-5
     )
+
+
+@pytest.mark.parametrize("kernels", ["{loss: plain}", "{loss: chunked}"])
+def test_the_z_loss_of_the_head_is_one(kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded by its name, part of the gradient, in no loss that is reported, the same in micro-batches."""
+    monkeypatch.setattr(gptlab.kernels, "chunk_rows", lambda vocab_size: 5)
+    sgd = ("train.optimizer=sgd", "train.momentum=0", "train.weight_decay=0", "train.clip=null")
+    wanted = ("model.options.head.z_loss=0.1", f"train.kernels={kernels}", *sgd)
+    found, model = trained(plain(*wanted, steps=1), tmp_path / "a")
+    without, _ = trained(plain(*sgd, steps=1), tmp_path / "b")
+    config = plain(*wanted, steps=1)
+    batch = Subject(config).source.train_batch(0, config.train.batch_size, config.train.context or 6, config.seed)  # type: ignore[union-attr]
+    by_hand = build(config)
+    logits = by_hand(batch.inputs).flatten(0, 1)
+    z_loss = 0.1 * logits.exp().sum(-1).log().square().mean()
+    (F.cross_entropy(logits, batch.targets.flatten()) + z_loss).backward()
+    for name, weight in by_hand.named_parameters():
+        assert weight.grad is not None
+        expected = weight.detach() - config.train.learning_rate * weight.grad
+        torch.testing.assert_close(model.get_parameter(name).detach(), expected, rtol=1e-5, atol=1e-8)
+    assert found.metrics["auxiliary_loss/z_loss"] == pytest.approx(z_loss.item(), rel=1e-5)
+    one, other = (numbers(tmp_path / name)[1]["metrics"]["train_loss"] for name in "ab")
+    assert one == pytest.approx(other, rel=1e-6) and "auxiliary_loss/z_loss" not in without.metrics
+    trained(plain(*wanted, "train.accumulate=2", steps=1), tmp_path / "c")
+    assert numbers(tmp_path / "c")[1]["metrics"] == pytest.approx(numbers(tmp_path / "a")[1]["metrics"], rel=1e-4)
 
 
 def test_micro_batches_give_their_mean(tmp_path: Path) -> None:

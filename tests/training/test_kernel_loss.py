@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gptlab import kernels
-from gptlab.training.kernels.loss import cross_entropy, token_losses
+from gptlab.training.kernels.loss import cross_entropy, head_loss, token_losses
 
 TOKENS, DIM, VOCAB = 37, 8, 29
 
@@ -49,6 +49,23 @@ def test_chunks_give_the_plain_loss_and_its_gradients(bias: bool, scale: float) 
         gradients(chunked * scale, hidden, head), gradients(plain * scale, hidden, head), strict=True
     ):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("chunked", [True, False])
+def test_the_z_loss_is_its_formula_beside_the_cross_entropy(chunked: bool) -> None:
+    hidden, head, targets = example(bias=True)
+    logits = head(hidden)
+    log_z = torch.log(logits.exp().sum(-1))
+    expected = F.cross_entropy(logits, targets) + 0.3 * (log_z**2).mean()
+    found = head_loss(hidden, head, targets, 0.3, chunked=chunked)
+    assert found.z_loss is not None and not found.z_loss.requires_grad and not found.cross_entropy.requires_grad
+    tight = 1e-13 if chunked else 1e-5  # the plain way takes its softmax in fp32
+    assert found.cross_entropy.item() == pytest.approx(F.cross_entropy(logits, targets).item(), abs=tight)
+    assert found.z_loss.item() == pytest.approx(0.3 * (log_z**2).mean().item(), rel=tight)
+    assert found.total.item() == pytest.approx(expected.item(), rel=tight)
+    for one, other in zip(gradients(2 * found.total, hidden, head), gradients(2 * expected, hidden, head), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=tight)
 
 
 @pytest.mark.usefixtures("few_rows")
