@@ -27,6 +27,7 @@ COMMANDS = {
     "tag": "gptlab.cli.daily.tag",
     "note": "gptlab.cli.daily.note",
     "archive": "gptlab.cli.daily.archive",
+    "ledger": "gptlab.cli.daily.ledger",
     "compare": "gptlab.cli.compare",
     "report": "gptlab.cli.report",
     "figures": "gptlab.cli.figures",

@@ -27,6 +27,7 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab kernels [KEY=VALUE ...]   which way to compute a training is fastest on this machine
        gptlab explain-id A [B]          what makes a run this run, and why two differ
        gptlab gc [FOLDER]               what killed processes left behind
+       gptlab ledger [ablation=NAME]    has this been tried before, and what came out?
        gptlab compare PATH ...          variants against their baseline: differences, intervals, verdicts
        gptlab audit STUDY               the protocol, line by line, computed from files
        gptlab report STUDY              a study as one HTML file

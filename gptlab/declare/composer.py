@@ -94,6 +94,10 @@ class Composer:
         with _hydra_base(), translated(" ".join(overrides)):
             return self._loader.load_configuration("config", list(map(for_hydra, overrides)), RunMode.RUN)
 
+    def settings(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """Dotted key -> value of the bare composition, neither settled nor checked; interpolations as written."""
+        return flatten(self._composed(tuple(normalised(overrides))))
+
     def job(
         self, overrides: Sequence[str], solved: Mapping[str, Any] | None = None, gives_way: Collection[str] = ()
     ) -> Job:

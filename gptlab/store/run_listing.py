@@ -111,7 +111,7 @@ def list_runs(output_dir: Path | str) -> list[RunRow]:
     if is_run(Path(output_dir)):
         run = Path(output_dir).absolute()
         return [row for row in _study_rows(run.parent, _when(run.parent), Look()) if row.folder == run]
-    found = sorted(((_when(folder), folder) for folder in _study_folders(Path(output_dir), 0)), reverse=True)
+    found = sorted(((_when(folder), folder) for folder in study_folders(Path(output_dir))), reverse=True)
     look = Look()
     with no_collection():
         return [row for when, folder in found for row in _study_rows(folder, when, look)]
@@ -129,7 +129,8 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
+def study_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
+    """The folders of the studies at and below `folder`."""
     if os.path.lexists(folder / PLAN) or STAMP.fullmatch(folder.name):
         yield folder
     elif depth < _DEPTH:
@@ -142,7 +143,7 @@ def _study_folders(folder: Path, depth: int) -> Iterator[Path]:
             yield folder  # its plan is lost
             return
         for name in inside:
-            yield from _study_folders(folder / name, depth + 1)
+            yield from study_folders(folder / name, depth + 1)
 
 
 def _when(folder: Path) -> str:

@@ -41,6 +41,12 @@ def parse(text: str) -> tuple[Test, list[str]]:
     return test, reader.keys
 
 
+def says(text: str, found: Any) -> bool:
+    """Whether `text`, typed as a VALUE of any form, is the value that was found: `2` is 2.0, and `[a,b]` a list."""
+    number = re.fullmatch(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?", text)
+    return _equal(found, float(text) if number else _WORDS.get(text.lower(), text.strip("'\"")))
+
+
 class _Reader:
     """Recursive descent over the tokens: (kind, text, place)."""
 
