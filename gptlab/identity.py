@@ -59,6 +59,11 @@ def identity(config: Config | dict[str, Any], version: int | None = None) -> str
     return hashlib.sha256(_json(keys).encode()).hexdigest()
 
 
+def variant(config: Config) -> str:
+    """The identity without the seed: equal for the runs that one row of a table covers."""
+    return identity(dataclasses.replace(config, seed=0))
+
+
 def has_identity(config: dict[str, Any], recorded: str) -> bool:
     """Whether a stored config has this id, by the schema of today or by the older one that the run was made with."""
     return any(identity(config, version) == recorded for version in range(SCHEMA_VERSION, 0, -1))

@@ -46,6 +46,14 @@ def _leaves_no_trace() -> Iterator[None]:
 
 
 @pytest.fixture
+def bf16_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configs in bf16 are planned, and not refused, on a processor that does not have it."""
+    import torch
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+
+
+@pytest.fixture
 def scratch_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the test registers is forgotten after it."""
     from gptlab import metrics, registry

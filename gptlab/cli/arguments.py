@@ -120,17 +120,6 @@ def names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def typed_names(typed: Sequence[str], studies: Sequence[str]) -> dict[str, str]:
-    """`--label LABEL=NAME`, as often as it was given: label -> name. ConfigError for what is no such pair."""
-    if not typed:
-        return {}
-    from gptlab.comparing.naming import parse_names
-    from gptlab.store.study_sources import load_sources
-
-    labels = dict.fromkeys(run.label for source in load_sources(studies) for run in source.plan.runs)
-    return parse_names(typed, labels)
-
-
 def one_folder(command: str, words: Sequence[str], default: str) -> Path:
     """The one folder that was named, or the default, which need not exist. ConfigError for anything else."""
     if len(words) > 1:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, about_options, names, typed_names
+from gptlab.cli.arguments import Parser, about_options, names
 from gptlab.cli.output import tell
 from gptlab.errors import ConfigError
 
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             by=given.by,
             margin=given.margin,
             pooled=given.pooled,
-            labels=None if read else typed_names(given.label, given.words),
+            labels=None if read else given.label,
         )
     columns = names(given.columns)
     for flag, refused in (("--columns", ("csv", "json")), ("--caption", ("csv", "json", "table"))):

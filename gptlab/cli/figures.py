@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, names, typed_names
+from gptlab.cli.arguments import Parser, about_options, names
 from gptlab.errors import ConfigError, unknown
 from gptlab.store.files import make_folder
 from gptlab.texts import printable
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _of_study(given: Namespace) -> int:
     from gptlab.comparing.assemble import compare
-    from gptlab.comparing.naming import named_study, names_of
+    from gptlab.comparing.naming import named_study
     from gptlab.show.figures import NAMES, write_figures
     from gptlab.show.figures.page import inches
     from gptlab.store.study import load_study
@@ -87,11 +87,12 @@ def _of_study(given: Namespace) -> int:
         if name not in NAMES:
             raise unknown("--only", name, NAMES)
     lost: dict[str, str] = {}
-    asked = typed_names(given.label, [given.study])
-    study = load_study(given.study)
+    with about_options(given, "label"):
+        study = named_study(load_study(given.study), given.label)
+        comparison = compare([given.study], labels=given.label)
     paths = write_figures(
-        named_study(study, names_of([study.plan], asked)),
-        compare([given.study], labels=asked),
+        study,
+        comparison,
         lost,
         Path(given.output) if given.output else None,
         only=only or NAMES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gptlab.cli.arguments import Parser, about_options, typed_names
+from gptlab.cli.arguments import Parser, about_options
 from gptlab.cli.output import tell
 from gptlab.errors import ConfigError, GptlabError
 
@@ -43,16 +43,14 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"report: there is no folder {words[0]!r}.", code="report-no-such-folder", value=words[0])
     from gptlab.comparing.assemble import compare
     from gptlab.comparing.caption import lost_runs
-    from gptlab.comparing.naming import named_study, names_of
+    from gptlab.comparing.naming import named_study
     from gptlab.show.report.page import write_report
     from gptlab.store.study import load_study
     from gptlab.texts import printable
 
     with about_options(given, "margin", "label"):
-        asked = typed_names(given.label, words)
-        comparison = compare([folder], margin=given.margin, labels=asked)
-        study = load_study(folder)
-        study = named_study(study, names_of([study.plan], asked))
+        comparison = compare([folder], margin=given.margin, labels=given.label)
+        study = named_study(load_study(folder), given.label)
     target = given.output
     try:
         path = write_report(folder, target, study=study, comparison=comparison)

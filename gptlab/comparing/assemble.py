@@ -37,7 +37,7 @@ def compare(
     by: str | None = None,
     margin: str | float | None = None,
     pooled: bool = False,
-    labels: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | Sequence[str] | None = None,
 ) -> Comparison:
     """Compare the runs in `paths`: study folders, or run folders.
 
@@ -45,7 +45,7 @@ def compare(
     several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%"); the
     planned one by default.
     `pooled`: one spread for all arms in the primary metric, and Dunnett's test. `labels`: variants get the names of
-    `experiment.labels`, and these (label -> name); without it, rows have the labels of the files.
+    `experiment.labels`, and these (label -> name, or LABEL=NAME texts); without it, rows have the labels of the files.
     ConfigError for whatever cannot be compared, by name.
     """
     if not paths:
@@ -62,6 +62,15 @@ def compare(
         sources = named_sources(sources, names)
         baseline = names.get(baseline, baseline) if baseline else None
     return compare_sources(sources, baseline, metrics, by, limit, pooled)
+
+
+@no_collection()
+def renamed(comparison: Comparison, names: Mapping[str, str]) -> Comparison:
+    """What `compare` made of the same runs without choices of its own, with the names in place of the labels."""
+    if not names:
+        return comparison
+    limit = Margin.parse(comparison.margin) if comparison.margin else None
+    return compare_sources(named_sources(comparison.sources, names), None, (), None, limit, bool(comparison.pooled))
 
 
 @no_collection()

@@ -9,30 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gptlab.errors import ConfigError, unknown, wrong_value
+from gptlab.errors import ConfigError, unknown
 from gptlab.store.study import Study
-from gptlab.store.study_plan import StoredPlan
+from gptlab.store.study_plan import StoredPlan, check_names
 from gptlab.store.study_sources import Source
 
 Names = Mapping[str, str]  # label -> what a reader sees
 
 
-def names_of(plans: Iterable[StoredPlan], asked: Names) -> dict[str, str]:
-    """The plans' names and, before them, those that were asked for. ConfigError for a label that nobody has, and for
-    two variants under one name."""
+def names_of(plans: Iterable[StoredPlan], asked: Names | Sequence[str]) -> dict[str, str]:
+    """The plans' names and, before them, those that were asked for, as LABEL=NAME where they were typed.
+
+    ConfigError for a label that nobody has, and for two variants under one name.
+    """
     plans = list(plans)
     labels = list(dict.fromkeys(run.label for plan in plans for run in plan.runs))
     names = {label: name for plan in plans for label, name in plan.labels.items()}
-    for label, name in asked.items():
+    for label, name in (asked if isinstance(asked, Mapping) else _parsed(asked, labels)).items():
         if label not in labels:
             raise unknown("label", label, labels)
         names[label] = name
-    taken: dict[str, str] = {}
-    for label in labels:
-        other = taken.setdefault(names.get(label, label), label)
-        if other != label:
-            why = f"{other} and {label} would have this name. Two variants need two names."
-            raise wrong_value("label", names.get(label, label), why, code="name-twice", other=other)
+    check_names("label", labels, names)
     return names
 
 
@@ -52,8 +49,9 @@ def named_sources(sources: Sequence[Source], names: Names) -> list[Source]:
     ]
 
 
-def named_study(study: Study, names: Names) -> Study:
-    """The same study with the names in place of the labels. Not for its CSV files, which have the labels."""
+def named_study(study: Study, asked: Names | Sequence[str] = ()) -> Study:
+    """The same study with its names, and those asked for, in place of the labels. Not for its CSV files."""
+    names = names_of([study.plan], asked)
     if not names:
         return study
     frames = {
@@ -72,8 +70,8 @@ def named_plan(plan: StoredPlan, names: Names) -> StoredPlan:
     return replace(plan, runs=runs, twins=twins, baseline=names.get(plan.baseline, plan.baseline))
 
 
-def parse_names(typed: Sequence[str], labels: Iterable[str]) -> dict[str, str]:
-    """`LABEL=NAME` of the command line; a label may hold equals signs itself. ConfigError for what is no such pair."""
+def _parsed(typed: Sequence[str], labels: Iterable[str]) -> dict[str, str]:
+    """A label may hold equals signs itself. ConfigError for what is no pair."""
     found: dict[str, str] = {}
     known = sorted(labels, key=len, reverse=True)
     for text in typed:

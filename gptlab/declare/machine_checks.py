@@ -9,7 +9,7 @@ from gptlab.errors import ConfigError, wrong_value
 
 
 def check_machine(config: Config) -> None:
-    """ConfigError for what `config` asks of the machine and it lacks."""
+    """ConfigError for what `config` asks of the machine and it lacks; what a cluster's nodes have is not known here."""
     train = config.train
     if config.tracker == "tensorboard" and find_spec("tensorboard") is None:
         raise ConfigError(
@@ -18,9 +18,10 @@ def check_machine(config: Config) -> None:
             key="tracker",
             value="tensorboard",
         )
+    here = config.launcher == "local"
     if train.device not in ("auto", "cpu"):
-        _check_device(train.device)
-    if train.precision == "bf16":
+        _check_device(train.device, here)
+    if train.precision == "bf16" and here:
         _check_bf16(train.device)
     if train.optimizer == "muon":
         import torch
@@ -34,7 +35,7 @@ def check_machine(config: Config) -> None:
             )
 
 
-def _check_device(name: str) -> None:
+def _check_device(name: str, here: bool) -> None:
     import torch
 
     try:
@@ -50,7 +51,7 @@ def _check_device(name: str) -> None:
         raise wrong_value(
             "train.device", name, "not supported. Allowed: auto, cpu, cuda, cuda:<number>.", code="device-not-supported"
         )
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    if here and device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise wrong_value(
             "train.device", name, f"this machine has {torch.cuda.device_count()} CUDA devices.", code="device-not-there"
         )

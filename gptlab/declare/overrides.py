@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, Override
 
 from gptlab.config import Config, ProbesConfig, flatten
-from gptlab.declare.typed_text import as_typed, named_texts, refuse_unquoted
+from gptlab.declare.typed_text import as_typed, refuse_unquoted
 from gptlab.errors import ConfigError
 from gptlab.identity import NOT_IDENTITY
 from gptlab.values import kind_of, must_be, unknown_key
@@ -31,7 +31,7 @@ _HYDRA_HINTS = {
 
 def normalised(overrides: Iterable[str]) -> list[str]:
     """Overrides as Hydra wants them: text in quotes; options, settings per layer and names are new keys, `++`."""
-    new = (*_FREE_FORM, *(f"{key}={{" for key in named_texts()))
+    new = (*_FREE_FORM, *(f"{prefix.removesuffix('.')}={{" for prefix in _FREE_FORM))
     return [f"++{text}" if text.startswith(new) else text for text in map(as_typed, overrides)]
 
 

@@ -29,6 +29,14 @@ class Serial(Block):
         shortcut_attention: nn.Module,
         shortcut_feed_forward: nn.Module,
     ) -> None:
+        if self.beside and not self.one_norm and PLACEMENTS[norm_placement].after:
+            raise wrong_value(
+                "model.layout",
+                "parallel_two_norms",
+                f"norm_placement={norm_placement} has one norm behind the sum of both branches. Use layout=parallel.",
+                code="two-norms-after",
+                norm_placement=norm_placement,
+            )
         super().__init__(
             emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm,
             attention, feed_forward, shortcut_attention, shortcut_feed_forward,
@@ -53,32 +61,6 @@ class ParallelTwoNorms(Parallel):
     """x + A(N1(x)) + F(N2(x)): parallel, each branch behind a norm of its own (GPT-NeoX, Black et al. 2022)."""
 
     one_norm = False
-
-    def __init__(
-        self,
-        emb_dim: int,
-        n_layers: int,
-        layer: int,
-        norm_placement: str,
-        drop_shortcut: float,
-        norm: Callable[[int], nn.Module],
-        attention: nn.Module,
-        feed_forward: nn.Module,
-        shortcut_attention: nn.Module,
-        shortcut_feed_forward: nn.Module,
-    ) -> None:
-        if PLACEMENTS[norm_placement].after:
-            raise wrong_value(
-                "model.layout",
-                "parallel_two_norms",
-                f"norm_placement={norm_placement} has one norm behind the sum of both branches. Use layout=parallel.",
-                code="two-norms-after",
-                norm_placement=norm_placement,
-            )
-        super().__init__(
-            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm,
-            attention, feed_forward, shortcut_attention, shortcut_feed_forward,
-        )  # fmt: skip
 
 
 @register("block", "attention_only")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from gptlab.declare.composer import Composer, Job
 from gptlab.errors import ConfigError, wrong_value
-from gptlab.identity import identity
+from gptlab.identity import identity, variant
 from gptlab.planning.matching import plain, without
 from gptlab.planning.members import compose_one, left_out
 
@@ -37,7 +36,7 @@ def pair(composer: Composer, jobs: Sequence[Job], shared: Collection[str]) -> Pa
     firsts: dict[int, Job] = {}
     for job in jobs:
         firsts.setdefault(job.config.seed, job)
-    several = len({identity(replace(job.config, seed=0)) for job in jobs}) > 1
+    several = len({variant(job.config) for job in jobs}) > 1
     return Paired(list(jobs), [firsts[job.config.seed] if several else None for job in jobs], [])
 
 

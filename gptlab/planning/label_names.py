@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gptlab.declare.composer import Job
-from gptlab.errors import unknown, wrong_value
-from gptlab.store.csv_text import is_missing
+from gptlab.errors import unknown
+from gptlab.store.study_plan import check_names
 
 KEY = "experiment.labels"
 
@@ -19,16 +19,8 @@ def names_of(jobs: Sequence[Job], ablations: Collection[str]) -> dict[str, str]:
     """
     named = dict(jobs[0].config.experiment.labels)
     labels = list(dict.fromkeys(job.config.label for job in jobs))
-    for label, name in named.items():
+    for label in named:
         if label not in labels and not set(label.split("+")) <= set(ablations):
             raise unknown(KEY, label, labels)
-        if not name or is_missing(name):
-            why = "tables would take this name for a missing value. Choose another one."
-            raise wrong_value(f"{KEY}.{label}", name, why, code="name-for-missing")
-    taken: dict[str, str] = {}
-    for label in labels:
-        other = taken.setdefault(named.get(label, label), label)
-        if other != label:
-            why = f"{other} would have this name too. Two variants need two names."
-            raise wrong_value(f"{KEY}.{label}", named.get(label, label), why, code="planned-name-twice", other=other)
+    check_names(f"{KEY}.{{}}", labels, named)
     return {label: named[label] for label in labels if label in named}

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from gptlab.config import Config, MatchConfig
+from gptlab.config import MatchConfig
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import ablations
 from gptlab.declare.to_config import settled_and_checked
 from gptlab.errors import ConfigError
-from gptlab.identity import identity
+from gptlab.identity import identity, variant
 from gptlab.planning.match_costs import cost_of
 from gptlab.planning.match_keys import BUDGET, GIVES_WAY, HIDDEN, key_of, start_of, typed, with_value
 from gptlab.planning.members import left_out, named_run
@@ -33,7 +33,7 @@ class Solver:
     def twin(self, job: Job, baseline: Job) -> tuple[Job, Twin]:
         """The job with its key solved, and what was solved. ConfigError where no value is near enough."""
         match = job.config.match
-        key = (_variant(job.config), _variant(baseline.config), repr(match))
+        key = (variant(job.config), variant(baseline.config), repr(match))
         if key not in self.known:
             self.known[key] = self._solved(job, baseline)
         twin = self.known[key]
@@ -65,7 +65,7 @@ class Solver:
             raise _refused(job, by, target, found)
         paired = by in (HIDDEN, BUDGET) and own.rng == "paired"
         twin = Twin(match.cost, by, start, best.value, target, before, best.cost, match.tolerance, paired)
-        if best.value != start and _variant(self._with(job, by, best.value).config) == _variant(baseline.config):
+        if best.value != start and variant(self._with(job, by, best.value).config) == variant(baseline.config):
             who = "+".join(job.ablations) or "this variant"
             raise ConfigError(
                 f"match={match.cost}: the twin of {who} would be the baseline itself, because {by} undoes what {who} "
@@ -221,7 +221,3 @@ def _refused(job: Job, by: str, target: float, found: Bracket | None) -> ConfigE
         target=target,
         nearest=nearest,
     )
-
-
-def _variant(config: Config) -> str:
-    return identity(replace(config, seed=0))

@@ -15,7 +15,7 @@ from gptlab.config import Config, MatchConfig
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import wrong_value
-from gptlab.identity import delta, identity
+from gptlab.identity import delta, identity, variant
 from gptlab.planning import matching as twins
 from gptlab.planning import rules, sweep
 from gptlab.planning.baselines import pair
@@ -49,7 +49,7 @@ class PlannedRun:
             "id": self.id,
             "label": self.label,
             "seed": self.seed,
-            "variant": _variant(self.config)[:12],  # the id without its seed: which runs one table covers
+            "variant": variant(self.config)[:12],  # the id without its seed: which runs one table covers
             "folder": self.folder,
             "overrides": list(self.overrides),
             "baseline_id": self.baseline_id,
@@ -149,7 +149,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
 def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:
     """Once per variant: seeds change no count, and a skeleton takes its time."""
     counted = [job for job in jobs if job.config.train.budget_unit == "flops"]
-    for job in {_variant(job.config): job for job in reversed(counted)}.values():
+    for job in {variant(job.config): job for job in reversed(counted)}.values():
         with named_run(job.overrides, shared):
             rules.check_flops(job)
 
@@ -194,7 +194,7 @@ def _label(jobs: Sequence[Job]) -> None:
             why = "tables would take this name for a missing value. Choose another one."
             raise wrong_value("label", job.config.label, why, code="label-missing")
         other = taken.setdefault(job.config.label, job)
-        if _variant(other.config) != _variant(job.config):
+        if variant(other.config) != variant(job.config):
             one, two = (" ".join(j.overrides) for j in (other, job))
             raise wrong_value(
                 "label",
@@ -216,11 +216,6 @@ def _match_settings(job: Job) -> dict[str, str]:
 def _named(twin: Twin | None, job: Job, declared: dict[tuple[str, ...], str]) -> Twin | None:
     """The record with the label of the variant as it was declared, where that is another run of the plan."""
     return replace(twin, of=declared.get(twins.without(job.overrides), "")) if twin and twins.is_asked(job) else twin
-
-
-def _variant(config: Config) -> str:
-    """Identity without the seed."""
-    return identity(replace(config, seed=0))
 
 
 def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job], twin: Twin | None) -> PlannedRun:

@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -64,14 +64,10 @@ def settled(plan: Plan, study: Path, decisions: Sequence[Decision], say: Callabl
     and runs have begun under it.
     """
     runs = list(plan.runs)
-    keys = _keys(plan)
-    for key, base in bases(plan).items():
-        numbers = [number for number, own in enumerate(keys) if own == key]
-        todo = [runs[n].config for n in numbers if decisions[n].action in ("run", "resume")]
-        begun = sum(decisions[n].state != "planned" for n in numbers)
-        if todo:
-            chosen = _choice(base, study / FOLDER / f"{key}.json", todo, begun, say).chosen
-            for n in numbers:
+    for shape in _shapes(plan, study, decisions):
+        if shape.todo:
+            chosen = _choice(shape.base, shape.path, shape.todo, shape.begun, say).chosen
+            for n in shape.numbers:
                 config = runs[n].config
                 runs[n] = replace(runs[n], config=kernels.with_kernels(config, kernels.resolved(config, chosen)))
     return replace(plan, runs=tuple(runs))
@@ -79,14 +75,29 @@ def settled(plan: Plan, study: Path, decisions: Sequence[Decision], say: Callabl
 
 def refuse_damaged(plan: Plan, study: Path, decisions: Sequence[Decision]) -> None:
     """GptlabError where a choice that runs have begun under is damaged and something is to start: before any of it."""
+    for shape in _shapes(plan, study, decisions):
+        if shape.todo and shape.begun and kernels.open_places(shape.base) and shape.path.exists():
+            _read_begun(shape.path, shape.begun)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What one file of `kernels/` decides for."""
+
+    base: Config
+    path: Path
+    numbers: list[int]  # of its runs in the plan
+    todo: list[Config]  # of those that are to start
+    begun: int  # of them, how many have begun
+
+
+def _shapes(plan: Plan, study: Path, decisions: Sequence[Decision]) -> Iterator[_Shape]:
     keys = _keys(plan)
     for key, base in bases(plan).items():
-        own = [decisions[number] for number, other in enumerate(keys) if other == key]
-        begun = sum(decision.state != "planned" for decision in own)
-        path = study / FOLDER / f"{key}.json"
-        starts = any(decision.action in ("run", "resume") for decision in own)
-        if starts and begun and kernels.open_places(base) and path.exists():
-            _read_begun(path, begun)
+        numbers = [number for number, own in enumerate(keys) if own == key]
+        todo = [plan.runs[n].config for n in numbers if decisions[n].action in ("run", "resume")]
+        begun = sum(decisions[n].state != "planned" for n in numbers)
+        yield _Shape(base, study / FOLDER / f"{key}.json", numbers, todo, begun)
 
 
 def bases(plan: Plan) -> dict[str, Config]:

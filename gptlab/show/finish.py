@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from gptlab.comparing.assemble import compare
+from gptlab.comparing.assemble import compare, renamed
 from gptlab.comparing.naming import named_study, names_of
 from gptlab.errors import GptlabError
 from gptlab.show.exports import write_comparison
@@ -27,8 +27,8 @@ def finish_study(folder: Path | str, console_width: int | None = None, file: Tex
     from gptlab.show.report.page import write_report
 
     study, comparison = load_study(folder), compare([folder])
-    names = names_of([study.plan], {})  # what is read by programs has the labels of the plan, what is looked at, names
-    seen, shown = (named_study(study, names), compare([folder], labels={})) if names else (study, comparison)
+    # What is read by programs has the labels of the plan, what is looked at has names.
+    seen, shown = named_study(study), renamed(comparison, names_of([study.plan], ()))
     print_study(seen, console_width, file, shown)
     print_traces(seen, console_width, file)
     try:

@@ -5,12 +5,13 @@ No pandas here, so that listing stays fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gptlab.errors import GptlabError
+from gptlab.errors import GptlabError, wrong_value
+from gptlab.store.csv_text import is_missing
 from gptlab.store.damage import DamagedError, load_object, parsing
 from gptlab.store.names import PLAN, RESULT, STAMP, seed_in
 from gptlab.store.result import parse_result, whole
@@ -85,6 +86,23 @@ def parse_plan(content: dict[str, Any]) -> StoredPlan:
         twins=parsed(content.get("match")),
         labels=_parse_labels(content.get("labels")),
     )
+
+
+def check_names(key: str, labels: Iterable[str], names: Mapping[str, str]) -> None:
+    """ConfigError for a name that tables take for a missing value, and for two variants under one name.
+
+    `key`: what gave the names; `{}` in it stands for the label.
+    """
+    for label, name in names.items():
+        if not name or is_missing(name):
+            why = "tables would take this name for a missing value. Choose another one."
+            raise wrong_value(key.format(label), name, why, code="name-for-missing")
+    taken: dict[str, str] = {}
+    for label in labels:
+        other = taken.setdefault(names.get(label, label), label)
+        if other != label:
+            why = f"{other} would have this name too. Two variants need two names."
+            raise wrong_value(key.format(label), names.get(label, label), why, code="name-twice", other=other)
 
 
 def _parse_labels(labels: Any) -> dict[str, str]:

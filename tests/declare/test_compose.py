@@ -574,6 +574,7 @@ def test_hydra_s_own_error_on_request(here: Path, monkeypatch: pytest.MonkeyPatc
         compose(["seed=abc"])
 
 
+@pytest.mark.usefixtures("bf16_here")
 def test_every_shipped_option_composes(here: Path) -> None:
     groups = Composer().groups
     assert set(groups) == {"ablation", "data", "experiment", "match", "model", "probes", "train"}

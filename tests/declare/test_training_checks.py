@@ -320,6 +320,13 @@ def test_bf16_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
+@pytest.mark.parametrize("words", [["train.precision=bf16"], ["train.device=cuda:7"]])
+def test_what_a_cluster_has_is_not_asked_of_this_machine(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    assert refusal(*words)
+    assert compose(["model=tiny", "data=sentences", "train.budget=4", "launcher=submitit", *words]).train.budget == 4
+
+
 def test_muon_where_torch_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.optim, "Muon")
     check_refusal(refusal("train.optimizer=muon"), "muon-needs-torch", key="train.optimizer", value="muon")

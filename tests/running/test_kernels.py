@@ -83,6 +83,7 @@ def recorded(folder: Path) -> Any:
         (["train.kernels.linear=onednn", "train.precision=bf16"], "kernel-ignored", "train.kernels.linear"),
     ],
 )
+@pytest.mark.usefixtures("bf16_here")
 def test_what_cannot_be_taken_is_refused(words: list[str], code: str, key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         compose([*WORDS, *words])

@@ -11,13 +11,13 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
-from gptlab.comparing.naming import named_plan, parse_names
+from gptlab.comparing.naming import named_plan, names_of
 from gptlab.declare.composer import compose
 from gptlab.errors import GptlabError
 from gptlab.identity import identity
 from gptlab.planning.plan import expand
 from gptlab.show.exports import export
-from gptlab.store.study_plan import StoredPlan
+from gptlab.store.study_plan import PlanEntry, StoredPlan
 from gptlab.twin import Twin
 from tests.support.seeded import Arm, make_seeded
 
@@ -66,8 +66,8 @@ def test_an_experiment_may_name_more_variants_than_one_command_runs() -> None:
     ("labels", "code"),
     [
         ("{post_in: Post-LN}", "unknown-name"),
-        ("{post_ln: relu}", "planned-name-twice"),
-        ("{post_ln: X, relu: X}", "planned-name-twice"),
+        ("{post_ln: relu}", "name-twice"),
+        ("{post_ln: X, relu: X}", "name-twice"),
         ("{post_ln: 'NA'}", "name-for-missing"),
     ],
 )
@@ -108,24 +108,29 @@ def test_the_report_and_the_figures_have_names(tmp_path: Path) -> None:
     assert "Post-LN" in page and "Rectified" in page and "post_ln" not in page
 
 
+def _plan(*labels: str) -> StoredPlan:
+    return StoredPlan("s", "", (), labels[0], "", tuple(PlanEntry(label, label, 1, label) for label in labels))
+
+
 @pytest.mark.parametrize(
     ("typed", "code"),
     [
         (["post_in=X"], "unknown-name"),
         (["post_ln="], "label-without-name"),
         (["relu=X", "relu=Y"], "label-given-twice"),
+        (["relu=NA"], "name-for-missing"),
     ],
 )
 def test_a_wrong_option_is_refused(typed: list[str], code: str) -> None:
     with pytest.raises(GptlabError) as caught:
-        parse_names(typed, ["none", "relu", "post_ln"])
+        names_of([_plan("none", "relu", "post_ln")], typed)
     assert caught.value.code == code
 
 
 def test_a_name_that_collides_is_refused_by_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = _study(tmp_path)
-    for command in (["compare"], ["report"]):
-        assert main([*command, str(folder), "--label", "relu=Post-LN"]) == 2
+    for command in (["compare", str(folder)], ["report", str(folder)], ["figures", "--study", str(folder)]):
+        assert main([*command, "--label", "relu=Post-LN"]) == 2
         assert capsys.readouterr().err.startswith("gptlab: --label Post-LN: ")
     assert main(["compare", str(folder), "--label", "rleu=X"]) == 2
     assert capsys.readouterr().err.count("post_ln") == 1  # each label once
@@ -144,4 +149,4 @@ def test_a_matched_twin_goes_by_its_name_wherever_it_is_spoken_of() -> None:
 
 
 def test_a_label_may_hold_an_equals_sign() -> None:
-    assert parse_names(["n_layers=12=Deep = 12"], ["n_layers=12", "n_layers=1"]) == {"n_layers=12": "Deep = 12"}
+    assert names_of([_plan("n_layers=12", "n_layers=1")], ["n_layers=12=Deep = 12"]) == {"n_layers=12": "Deep = 12"}

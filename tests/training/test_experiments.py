@@ -25,7 +25,7 @@ COMMITTED = {name: runs for name, runs in RUNS.items() if name != "gated_or_larg
 
 
 @pytest.fixture
-def plan(request: pytest.FixtureRequest) -> Plan:
+def plan(request: pytest.FixtureRequest, bf16_here: None) -> Plan:
     return expand([f"experiment={request.param}"])
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
 from gptlab.comparing.comparison import FINDINGS, TOO_FEW, VERDICTS, Comparison, Row
-from gptlab.comparing.naming import named_study, names_of
+from gptlab.comparing.naming import named_study
 from gptlab.comparing.which_metrics import declared
 from gptlab.show.figures import figures, reason
 from gptlab.show.figures.style import drawing, svg
@@ -76,9 +76,8 @@ def write_report(
     """
     path = Path(target) if target else Path(folder) / NAME
     if not study:
-        study = load_study(folder)
-        study = named_study(study, names_of([study.plan], {}))
-    html = render(study, comparison or compare([folder], labels={}), drawn, lost)
+        study = named_study(load_study(folder))
+    html = render(study, comparison or compare([folder], labels=()), drawn, lost)
     write_text(path, html)
     return path
 
