@@ -37,6 +37,13 @@ def _escaped(character: str) -> str:
     return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
 
 
+def clock(seconds: float) -> str:
+    """`0:42`, `1:02:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def markdown(text: str) -> str:
     """`text` as Markdown that shows it, and does nothing else."""
     return _MARKDOWN.sub(lambda match: f"\\{match[0]}", text)

@@ -26,7 +26,21 @@ ALL = list(fences())
 IN_SHELLS = [fence for fence in ALL if fence.language in SHELL]
 LANGUAGES = {"sh", "bash", "python", "yaml", "json", "text", "html", "make", "toml", "csv", "latex", "markdown"}
 CHEAP = re.compile(r"model=(tiny|deep_mlp|llama_tiny|toy_lesson)\b")
-OF_A_STUDY = ("ls", "tag", "note", "archive", "ledger", "compare", "report", "audit", "add", "gc", "verify", "rerun")
+OF_A_STUDY = (
+    "ls",
+    "tag",
+    "note",
+    "archive",
+    "ledger",
+    "watch",
+    "compare",
+    "report",
+    "audit",
+    "add",
+    "gc",
+    "verify",
+    "rerun",
+)
 FREE = ("plan", "components", "explain-id", *OF_A_STUDY)  # which take no model to run
 MADE = "model=tiny ablation=none,relu,post_ln seed=1,2,3,4,5"  # what pages compare and look after, as outputs/runs
 FOLLOWED = ("docs/chapter4-in-class.md", "docs/exercises.md")  # tests/book/test_lessons.py runs them line by line

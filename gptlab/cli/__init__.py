@@ -24,6 +24,7 @@ COMMANDS = {
     "diff-model": "gptlab.cli.diff_model",
     "generate": "gptlab.cli.generate",
     "ls": "gptlab.cli.listing",
+    "watch": "gptlab.cli.daily.watch",
     "tag": "gptlab.cli.daily.tag",
     "note": "gptlab.cli.daily.note",
     "archive": "gptlab.cli.daily.archive",

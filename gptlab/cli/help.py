@@ -19,6 +19,7 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
        gptlab generate RUN              what the model of a run makes of a prompt
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
+       gptlab watch STUDY               a sweep while it goes on: states, losses so far, time left
        gptlab tag RUN TAG               words by which runs are found again; --remove takes them away
        gptlab note RUN TEXT             a sentence about a run, which ls shows
        gptlab archive RUN               runs that ls leaves out, and nothing else does

@@ -9,8 +9,8 @@ from typing import Any
 
 from gptlab.cli.output import tell
 from gptlab.planning.plan import Plan, PlannedRun
-from gptlab.texts import harmless, printable
-from gptlab.training.progress import Tick, clock
+from gptlab.texts import clock, harmless, printable
+from gptlab.training.progress import Tick
 
 _CLEAR = "\r\x1b[2K"
 _LOG_EVERY = 60.0  # seconds between lines of one training in a log

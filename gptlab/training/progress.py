@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from gptlab.texts import clock
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -25,13 +27,6 @@ class Tick:
         if self.seconds_left is not None:
             parts.append(f"{clock(self.seconds_left)} left")
         return "  ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    """`0:42`, `1:02:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 Listener = Callable[[Tick], None]
