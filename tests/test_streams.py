@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 
+from gptlab import streams
 from gptlab.streams import forked, generator, stream_seed
 
 
@@ -72,3 +73,17 @@ def test_forked_restores_after_an_error() -> None:
     with pytest.raises(RuntimeError, match="shape"), forked(1, "dropout"):
         torch.rand(3).view(2)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_what_is_kept_makes_room_for_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_KEPT", 10)
+    assert streams.kept("a", 1) is None
+    with streams.keeping():
+        a, b = streams.kept("a", 4), streams.kept("b", 4)
+        assert a is not None and b is not None and a is not b
+        assert streams.kept("a", 4) is a  # used again: b is the oldest now
+        assert streams.kept("large", 11) is None
+        c = streams.kept("c", 4)
+        assert streams.kept("a", 4) is a and streams.kept("c", 4) is c
+        assert streams.kept("b", 4) is not b
+    assert streams.kept("a", 1) is None

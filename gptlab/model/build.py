@@ -99,19 +99,24 @@ def _draw_paired(model: nn.Module, init: Init, config: Config) -> None:
     own = {name: (parameter, draw) for name, parameter, draw in _draws(model, init)}
     reference = list(_draws(skeleton(reference_config(config.model)), TorchInit(config.model.emb_dim)))
     shared = [i for i, (name, _, _) in enumerate(reference) if name in own and own[name][1].family != "constant"]
-    generator = torch.Generator().manual_seed(config.seed)
+    size = sum(4 * like.numel() for _, like, _ in reference)
+    stream = (config.seed, repr(reference_config(config.model)))
+    # Beside a training the memory has better uses.
+    replay = _Replay(config.seed, streams.kept(stream, size) if config.train.budget is None else None)
     scratch = torch.empty(0)
-    for name, like, reference_draw in reference[: shared[-1] + 1 if shared else 0]:
+    for number, (name, like, reference_draw) in enumerate(reference[: shared[-1] + 1 if shared else 0]):
         parameter, draw = own.get(name, (None, reference_draw))
         if parameter is not None and parameter.shape == like.shape and draw.family != "constant":
-            _fill(parameter, draw, generator, noise=reference_draw.family)
+            replay.fill(number, parameter, draw, reference_draw)
             del own[name]
+            continue
+        usable = parameter is not None and draw.family != "constant" and parameter.dim() == like.dim()
+        if not usable and replay.knows(number + 1):
             continue
         if scratch.numel() < like.numel():
             scratch = torch.empty(like.numel())
         noise = scratch[: like.numel()].view(like.shape)
-        usable = parameter is not None and draw.family != "constant" and parameter.dim() == noise.dim()
-        _fill(noise, draw if usable else reference_draw, generator, noise=reference_draw.family)
+        replay.fill(number, noise, draw if usable else reference_draw, reference_draw)
         if usable and parameter is not None:
             _fill(parameter, draw, streams.generator(config.seed, "init", name))
             overlap = tuple(slice(0, min(a, b)) for a, b in zip(parameter.shape, noise.shape, strict=True))
@@ -119,6 +124,38 @@ def _draw_paired(model: nn.Module, init: Init, config: Config) -> None:
             del own[name]
     for name, (parameter, draw) in own.items():
         _fill(parameter, draw, streams.generator(config.seed, "init", name))
+
+
+class _Replay:
+    """The reference's draws in its own order, by number from 0: from the generator, or as another build has kept them.
+
+    Which of the two makes no difference to a value. Every draw is made, or known, before the next one.
+    """
+
+    def __init__(self, seed: int, kept: streams.Kept | None) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.kept = kept
+        if kept is not None and not kept.states:
+            kept.states.append(self.generator.get_state())
+
+    def knows(self, number: int) -> bool:
+        """Whether draw `number` can be made without the ones before it."""
+        return self.kept is not None and number < len(self.kept.states)
+
+    def fill(self, number: int, tensor: Tensor, draw: Draw, reference: Draw) -> None:
+        """`tensor`, of the shape that the reference has, from `draw` with the noise of the reference's own one."""
+        if self.kept is None:
+            _fill(tensor, draw, self.generator, noise=reference.family)
+            return
+        if draw == reference and number in self.kept.values:
+            tensor.copy_(self.kept.values[number])
+            return
+        self.generator.set_state(self.kept.states[number])
+        _fill(tensor, draw, self.generator, noise=reference.family)
+        if number + 1 == len(self.kept.states):
+            self.kept.states.append(self.generator.get_state())
+        if draw == reference:
+            self.kept.values[number] = tensor.clone()
 
 
 def _fill(tensor: Tensor, draw: Draw, generator: torch.Generator, noise: str | None = None) -> None:

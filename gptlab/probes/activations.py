@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from gptlab.config import ModelConfig
+from gptlab.data.batches import Batch
 from gptlab.model import GPT, Model
 from gptlab.model.attention import ShowsLogits
 from gptlab.model.branches import Branch
@@ -36,33 +37,57 @@ def measure(subject: Subject) -> Measurement:
     """
     probe = subject.config.probes.activations
     assert probe is not None and probe.context is not None
+    known = subject.found_along.pop("activations", None)
+    if known is not None:
+        return known
     inputs = subject.source.batch(probe.batch_size, probe.context).inputs
-    rows, output = observe(subject.model, subject.config.model, inputs)
-    found = Measurement(tables={"layers": rows})
-    if subject.is_gpt:
-        found.metrics |= of_logits(output)
-    return found
+    return _found(subject, *observe(subject.model, subject.config.model, inputs))
+
+
+def watch_along(subject: Subject, batch: Batch, handles: list[RemovableHandle] | None) -> None:
+    """Have another probe's next pass, over `batch` in eval mode, serve this one too, where it would make the same one.
+
+    It is watched as long as the hooks in `handles` are there. None: it is not such a pass.
+    """
+    probe = subject.config.probes.activations
+    if handles is None or probe is None or batch.inputs.shape[:2] != (probe.batch_size, probe.context):
+        return
+    watch = _watching(subject.model, subject.config.model, handles)
+
+    def end(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        subject.found_along["activations"] = _found(subject, watch.rows, output.detach())
+
+    handles.append(subject.model.register_forward_hook(end))
 
 
 def observe(model: Model, config: ModelConfig, inputs: Tensor) -> tuple[list[dict[str, Any]], Tensor]:
     """(tidy rows, output of the model) of one forward pass. The model is left as it was."""
-    watch = _Watch()
-    with untouched(model) as watch.handles, torch.no_grad():
-        on_join(model, watch.handles, watch.joined)
-        if isinstance(model, GPT):
-            _watch_gpt(watch, model, config)
-        else:
-            _watch_mlp(watch, model, config)
+    with untouched(model) as handles, torch.no_grad():
+        watch = _watching(model, config, handles)
         output = model(inputs)
     return watch.rows, output
 
 
-class _Watch:
-    """Collects rows, and the hooks that make them."""
+def _found(subject: Subject, rows: list[dict[str, Any]], output: Tensor) -> Measurement:
+    return Measurement(metrics=of_logits(output) if subject.is_gpt else {}, tables={"layers": rows})
 
-    def __init__(self) -> None:
+
+def _watching(model: Model, config: ModelConfig, handles: list[RemovableHandle]) -> _Watch:
+    watch = _Watch(handles)
+    on_join(model, handles, watch.joined)
+    if isinstance(model, GPT):
+        _watch_gpt(watch, model, config)
+    else:
+        _watch_mlp(watch, model, config)
+    return watch
+
+
+class _Watch:
+    """Collects rows, and the hooks that make them. What they compute leaves no trace in a graph."""
+
+    def __init__(self, handles: list[RemovableHandle]) -> None:
         self.rows: list[dict[str, Any]] = []
-        self.handles: list[RemovableHandle] = []
+        self.handles = handles
 
     def add(self, layer: int | None, part: str, values: dict[str, float]) -> None:
         for metric, value in values.items():
@@ -71,18 +96,19 @@ class _Watch:
     def inputs(self, module: nn.Module, layer: int | None, part: str, see: Callable[..., dict[str, float]]) -> None:
         """Add what `see(module, its first input)` finds, each time `module` is called."""
         hook = lambda m, x: self.add(layer, part, see(m, x[0]))  # noqa: E731
-        self.handles.append(module.register_forward_pre_hook(hook))
+        self.handles.append(module.register_forward_pre_hook(torch.no_grad()(hook)))
 
     def attention(self, module: ShowsLogits, layer: int, part: str) -> None:
         """Add what `module` looks at; it is asked with what it is called with, dropout and decoding aside."""
         assert isinstance(module, nn.Module)
         hook = lambda m, x, more: self.add(layer, part, of_attention(m.attention_logits(*x, **more)))  # noqa: E731
-        self.handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        self.handles.append(module.register_forward_pre_hook(torch.no_grad()(hook), with_kwargs=True))
 
     def output(self, module: nn.Module, layer: int, part: str) -> None:
         hook = lambda _, x, y: self.add(layer, part, of_stream(y[0] if isinstance(y, tuple) else y))  # noqa: E731
-        self.handles.append(module.register_forward_hook(hook))
+        self.handles.append(module.register_forward_hook(torch.no_grad()(hook)))
 
+    @torch.no_grad()
     def joined(self, branch: Branch, stream: Tensor, output: Tensor, after: Tensor) -> None:
         # What the branch really adds: a learned scale of zero silences it, whatever its own size.
         silent = branch.shortcut.forward(stream, torch.zeros_like(output))

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from gptlab import streams
+from gptlab.config import GradientsProbe
 from gptlab.data.batches import Batch
-from gptlab.probes import spectrum, splits
+from gptlab.probes import activations, spectrum, splits
 from gptlab.probes.groups import group_of
 from gptlab.probes.hooks import untouched
 from gptlab.probes.subject import Measurement, Subject, l2_norm
@@ -36,28 +38,63 @@ def measure(subject: Subject) -> Measurement:
     probe = config.probes.gradients
     assert probe is not None and probe.context is not None
     batch = subject.source.batch(probe.batch_size, probe.context)
-    with untouched(model, train=probe.dropout):
-        with streams.forked(config.seed, "dropout"):
-            loss = loss_of(model, batch)
-        loss.backward()
-        tensors = [_tensor_row(name, parameter) for name, parameter in model.named_parameters()]
+    loss, tensors, found_splits = _backward(subject, batch, probe)
     layers = _by_part(tensors)
     ends = _ends(layers)
-    if probe.split:
-        layers += splits.rows(splits.split(model, lambda: loss_of(model, _differentiable(batch))))
+    layers += splits.rows(found_splits)
     if probe.paths:
         layers += spectrum.rows(spectrum.spectrum(model, loss_of, batch))
-    found = Measurement(metrics={"loss": loss.item()}, tables={"tensors": tensors, "layers": layers})
+    found = Measurement(metrics={"loss": loss}, tables={"tensors": tensors, "layers": layers})
     if subject.is_gpt:
         found.metrics["ln_vocab_size"] = math.log(config.model.vocab_size)
-        found.warnings += _far_from_uniform(loss.item(), config.model.vocab_size, tied=config.model.tie_weights)
+        found.warnings += _far_from_uniform(loss, config.model.vocab_size, tied=config.model.tie_weights)
     found.metrics |= _combined(tensors) | ends
     return found
 
 
+def _backward(
+    subject: Subject, batch: Batch, probe: GradientsProbe
+) -> tuple[float, list[dict[str, Any]], list[splits.Split]]:
+    """(loss, a row for each parameter, splits) of one batch.
+
+    Without dropout, one pass serves all: the split and the probe `activations`, where that looks at the same batch.
+    """
+    model, shared = subject.model, not probe.dropout
+    with untouched(model, train=probe.dropout) as handles:
+        junctions = splits.watched(model, handles, retain=True) if probe.split and shared else {}
+        activations.watch_along(subject, batch, handles if shared else None)
+        inputs = _differentiable(batch).inputs if probe.split and shared else batch.inputs
+        with streams.forked(subject.config.seed, "dropout"):
+            loss = _of_output(model(inputs), batch)
+        sizes = _sizes(model, handles)
+        loss.backward(retain_graph=bool(junctions))
+        found = splits.solved(junctions, splits.retained(junctions))
+    if probe.split and not shared:
+        found = splits.split(model, lambda: loss_of(model, _differentiable(batch)))
+    rows = [_tensor_row(name, parameter, sizes.get(parameter)) for name, parameter in model.named_parameters()]
+    return loss.item(), rows, found
+
+
+def _sizes(model: nn.Module, handles: list[RemovableHandle]) -> dict[nn.Parameter, tuple[float, float]]:
+    """Parameter -> (mean |g|, |g|), as a backward pass fills it. Each gradient is gone as soon as it has been seen."""
+    sizes: dict[nn.Parameter, tuple[float, float]] = {}
+
+    def see(parameter: nn.Parameter) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        assert gradient is not None
+        norm = l2_norm(gradient)
+        sizes[parameter] = gradient.abs_().mean().item(), norm  # in place: nobody else has it
+
+    handles += [p.register_post_accumulate_grad_hook(see) for p in model.parameters()]
+    return sizes
+
+
 def loss_of(model: nn.Module, batch: Batch) -> torch.Tensor:
     """Scalar: mean cross-entropy (token targets) or mean squared error (number targets)."""
-    output = model(batch.inputs)
+    return _of_output(model(batch.inputs), batch)
+
+
+def _of_output(output: torch.Tensor, batch: Batch) -> torch.Tensor:
     if batch.targets.is_floating_point():
         return F.mse_loss(output, batch.targets)
     return F.cross_entropy(output.flatten(0, 1), batch.targets.flatten())
@@ -68,17 +105,17 @@ def _differentiable(batch: Batch) -> Batch:
     return replace(batch, inputs=batch.inputs.clone().requires_grad_()) if batch.inputs.is_floating_point() else batch
 
 
-def _tensor_row(name: str, parameter: nn.Parameter) -> dict[str, Any]:
+def _tensor_row(name: str, parameter: nn.Parameter, sizes: tuple[float, float] | None) -> dict[str, Any]:
     layer, group = group_of(name)
-    gradient = parameter.grad
+    mean_abs, norm = sizes or (0.0, 0.0)  # the loss does not depend on it
     return {
         "name": name,
         "shape": str(tuple(parameter.shape)),
         "numel": parameter.numel(),
         "group": group,
         "layer": layer,
-        "grad_mean_abs": 0.0 if gradient is None else gradient.abs().mean().item(),
-        "grad_norm": l2_norm(gradient),
+        "grad_mean_abs": mean_abs,
+        "grad_norm": norm,
     }
 
 

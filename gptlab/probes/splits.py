@@ -6,12 +6,13 @@ exact sum. A block as a whole is split the same way: what takes the shortcuts of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from gptlab.model import Model
 from gptlab.model.branches import Branch
@@ -31,12 +32,15 @@ class Split:
 
 
 @dataclass
-class _Junction:
+class Junction:
     """The tensors at one branching of the stream; `via_...` are aliases that see one of the two ways alone."""
 
     stream: Tensor
     via_branch: Tensor
     via_shortcut: Tensor | None = None
+
+    def tensors(self) -> list[Tensor]:
+        return [t for t in (self.stream, self.via_branch, self.via_shortcut) if t is not None]
 
 
 def rows(splits: list[Split]) -> list[dict[str, Any]]:
@@ -61,47 +65,63 @@ def split(model: Model, loss_of: Callable[[], Tensor]) -> list[Split]:
 
     The model is left as it was: no gradient reaches its parameters.
     """
-    junctions: dict[Branch, _Junction] = {}
     with untouched(model) as handles, torch.enable_grad():
-        waiting: dict[nn.Module, list[Branch]] = {}
-        for branch in model.branches():
-            waiting.setdefault(branch.entry, []).append(branch)
-
-        def enter(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            # In a parallel block one norm is the entry of two branches, and is called once for each.
-            branch = next((b for b in waiting[module] if b not in junctions), None)
-            if branch is None:
-                return inputs  # a second call in the same forward pass is not a branching of the stream
-            alias = inputs[0].view_as(inputs[0])
-            junctions[branch] = _Junction(inputs[0], alias)
-            return (alias, *inputs[1:])
-
-        def join(branch: Branch, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            alias = inputs[0].view_as(inputs[0])
-            junctions[branch].via_shortcut = alias
-            return (alias, *inputs[1:])
-
-        for module in waiting:
-            handles.append(module.register_forward_pre_hook(enter))
-        for branch in model.branches():
-            handles.append(
-                branch.shortcut.register_forward_pre_hook(lambda _, inputs, branch=branch: join(branch, inputs))
-            )
+        junctions = watched(model, handles)
         loss = loss_of()
-        return _solve(loss, junctions)
+        wanted = [tensor for junction in junctions.values() for tensor in junction.tensors()]
+        if not wanted:
+            return []
+        grads = torch.autograd.grad(loss, wanted, retain_graph=True, materialize_grads=True)
+        return solved(junctions, {id(tensor): gradient for tensor, gradient in zip(wanted, grads, strict=True)})
 
 
-def _solve(loss: Tensor, junctions: dict[Branch, _Junction]) -> list[Split]:
-    if not junctions:
-        return []
-    wanted: list[Tensor] = []
-    for junction in junctions.values():
-        wanted += [t for t in (junction.stream, junction.via_branch, junction.via_shortcut) if t is not None]
-    grads = torch.autograd.grad(loss, wanted, retain_graph=True, materialize_grads=True)
-    by_tensor = {id(tensor): gradient for tensor, gradient in zip(wanted, grads, strict=True)}
+def watched(model: Model, handles: list[RemovableHandle], *, retain: bool = False) -> dict[Branch, Junction]:
+    """The junctions that the next pass of `model` will fill, for as long as the hooks in `handles` are there.
+
+    What flows is the same, bit for bit. `retain`: a backward pass leaves the gradient of each of their tensors there.
+    """
+    junctions: dict[Branch, Junction] = {}
+    waiting: dict[nn.Module, list[Branch]] = {}
+    for branch in model.branches():
+        waiting.setdefault(branch.entry, []).append(branch)
+
+    def seen(tensor: Tensor) -> Tensor:
+        if retain:
+            tensor.retain_grad()
+        return tensor
+
+    def enter(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        # In a parallel block one norm is the entry of two branches, and is called once for each.
+        branch = next((b for b in waiting[module] if b not in junctions), None)
+        if branch is None:
+            return inputs  # a second call in the same forward pass is not a branching of the stream
+        alias = seen(inputs[0].view_as(inputs[0]))
+        junctions[branch] = Junction(seen(inputs[0]), alias)
+        return (alias, *inputs[1:])
+
+    def join(branch: Branch, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        alias = seen(inputs[0].view_as(inputs[0]))
+        junctions[branch].via_shortcut = alias
+        return (alias, *inputs[1:])
+
+    for module in waiting:
+        handles.append(module.register_forward_pre_hook(enter))
+    for branch in model.branches():
+        handles.append(branch.shortcut.register_forward_pre_hook(lambda _, inputs, branch=branch: join(branch, inputs)))
+    return junctions
+
+
+def retained(junctions: Mapping[Branch, Junction]) -> dict[int, Tensor | None]:
+    """Tensor's id -> the gradient that a backward pass has left at it, for the tensors of all junctions."""
+    return {id(tensor): tensor.grad for junction in junctions.values() for tensor in junction.tensors()}
+
+
+def solved(junctions: Mapping[Branch, Junction], by_tensor: Mapping[int, Tensor | None]) -> list[Split]:
+    """The splits, from the gradient of each tensor, by its id; None for one that the loss does not depend on."""
 
     def gradient(tensor: Tensor | None, like: Tensor) -> Tensor:
-        return torch.zeros_like(like) if tensor is None else by_tensor[id(tensor)]
+        found = None if tensor is None else by_tensor[id(tensor)]
+        return torch.zeros_like(like) if found is None else found
 
     found: list[Split] = []
     for block in _by_block(junctions):
@@ -125,7 +145,7 @@ def _solve(loss: Tensor, junctions: dict[Branch, _Junction]) -> list[Split]:
     return found
 
 
-def _passed_on(stream: Tensor, before: _Junction, gradient: Tensor) -> Tensor:
+def _passed_on(stream: Tensor, before: Junction, gradient: Tensor) -> Tensor:
     """`gradient` of `stream`, taken back through the shortcut of the junction before it."""
     if before.via_shortcut is None:
         return torch.zeros_like(before.stream)
@@ -133,8 +153,8 @@ def _passed_on(stream: Tensor, before: _Junction, gradient: Tensor) -> Tensor:
     return found
 
 
-def _by_block(junctions: dict[Branch, _Junction]) -> list[list[tuple[Branch, _Junction]]]:
-    blocks: dict[int, list[tuple[Branch, _Junction]]] = {}
+def _by_block(junctions: Mapping[Branch, Junction]) -> list[list[tuple[Branch, Junction]]]:
+    blocks: dict[int, list[tuple[Branch, Junction]]] = {}
     for branch, junction in junctions.items():
         blocks.setdefault(branch.layer, []).append((branch, junction))
     return list(blocks.values())

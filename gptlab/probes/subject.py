@@ -18,9 +18,13 @@ from gptlab.probes.memory import physical_memory, weight_bytes
 
 @dataclass
 class Subject:
-    """One variant under observation. The model and the data are made when a probe first asks for them."""
+    """One variant under observation. The model and the data are made when a probe first asks for them.
+
+    `found_along`: by probe, what another one's pass over the same batch has shown already.
+    """
 
     config: Config
+    found_along: dict[str, Measurement] = field(default_factory=dict, init=False)
 
     @cached_property
     def model(self) -> Model:

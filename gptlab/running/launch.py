@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from gptlab import streams
 from gptlab.config import Config
 from gptlab.planning.plan import Plan
 from gptlab.running.decisions import Decision, survey
@@ -75,7 +77,8 @@ def launch(queue: Queue, config: Config) -> None:
 
 
 def inline(queue: Queue) -> None:
-    """One run after the other, in this process."""
-    while (run := queue.take()) is not None:
-        queue.started(run)
-        queue.ended(run, perform(run, queue.study))
+    """One run after the other, in this process. What one has drawn of the reference's weights, the next one takes."""
+    with streams.keeping() if len(queue) > 1 else nullcontext():
+        while (run := queue.take()) is not None:
+            queue.started(run)
+            queue.ended(run, perform(run, queue.study))

@@ -77,6 +77,40 @@ def test_what_a_variant_shares_with_the_reference_is_the_same(changes: dict[str,
     assert all(torch.equal(variant[name], reference[name]) for name in same_shape)
 
 
+def test_kept_draws_change_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    variants: list[dict[str, object]] = [
+        {}, {"norm": "rmsnorm"}, {"tie_weights": True}, {"position": "none"}, {"expansion": 2.0}, {"init": "gpt2"},
+        {"qkv_bias": True}, {"tie_weights": True, "vocab_size": 67}, {},
+    ]  # fmt: skip
+    alone = [weights(seed, **changes) for changes in variants for seed in (1, 2)]
+    reference = sum(value.nbytes for value in alone[0].values())
+    for room in (streams.MOST_KEPT, reference + 64, 0):  # bytes: for all of them, for one at a time, for none
+        monkeypatch.setattr(streams, "MOST_KEPT", room)
+        with streams.keeping():
+            kept = [weights(seed, **changes) for changes in variants for seed in (1, 2)]
+        for ours, theirs in zip(kept, alone, strict=True):
+            assert ours.keys() == theirs.keys()
+            assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_draw_that_was_kept_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    uniform = Tensor.uniform_
+    monkeypatch.setattr(
+        Tensor, "uniform_", lambda self, *a, **k: (made.append(self.numel()), uniform(self, *a, **k))[1]
+    )
+    with streams.keeping():
+        weights(1)
+        first = len(made)
+        weights(1, norm="rmsnorm")
+        assert first and len(made) == first
+        own = weights(1)
+        own["out_head.weight"].zero_()  # a model's weights are its own
+        assert weights(1)["out_head.weight"].any()
+    weights(1)
+    assert len(made) == 2 * first
+
+
 @pytest.mark.parametrize("expansion", [0.5, 2.0, 6.0])
 def test_another_shape_shares_the_noise_where_both_reach(expansion: float) -> None:
     reference, variant = weights(), weights(expansion=expansion)

@@ -220,6 +220,40 @@ def test_the_numbers_of_one_probe_do_not_depend_on_the_others() -> None:
     assert gradients.measure(first) == gradients.measure(Subject(alone))
 
 
+@pytest.mark.parametrize(
+    ("words", "passes"),
+    [
+        ([], 1),
+        (["ablation=post_ln", "probes.gradients.split=false"], 1),
+        (["probes.activations.context=8"], 2),
+        (["probes.activations.batch_size=1"], 2),
+        (["probes.gradients.dropout=true"], 3),  # the split is of a pass of its own
+        (["probes.gradients.dropout=true", "probes.gradients.split=false"], 2),
+    ],
+)
+def test_probes_of_the_same_batch_share_one_pass(words: list[str], passes: int) -> None:
+    subject = Subject(gptlab.compose(["model=tiny", "model.drop_rate=0.1", *words]))
+    calls: list[int] = []
+    subject.model.register_forward_hook(lambda *_: calls.append(1))
+    gradients.measure(subject)
+    found = activations.measure(subject)
+    assert len(calls) == passes
+    alone = activations.measure(Subject(subject.config))
+    assert found.metrics == pytest.approx(alone.metrics, rel=1e-6)
+    rows, expected = found.tables["layers"], alone.tables["layers"]
+    assert [row | {"value": None} for row in rows] == [row | {"value": None} for row in expected]
+    assert [row["value"] for row in rows] == pytest.approx([row["value"] for row in expected], rel=1e-5)
+
+
+def test_what_was_seen_along_is_of_one_look_only() -> None:
+    subject = Subject(gptlab.compose(["model=tiny"]))
+    gradients.measure(subject)
+    before = activations.measure(subject)
+    with torch.no_grad():
+        subject.model.out_head.weight.mul_(2)  # type: ignore[union-attr]
+    assert activations.measure(subject).metrics["logit_std"] == pytest.approx(2 * before.metrics["logit_std"])
+
+
 def test_mistakes() -> None:
     with refused("probe-context", key="probes.activations.context", value=65, limit=64):
         gptlab.compose(["model=tiny", "probes.activations.context=65"])
