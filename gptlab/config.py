@@ -86,6 +86,8 @@ class ModelConfig:
     layout: str = "serial"
     embedding_scale: str = _key("none", choices=EMBEDDING_SCALES)
     embedding_multiplier: float = _key(1.0, above=0.0, new=True)  # token embeddings times this, beside embedding_scale
+    skip: str = _key("none", new=True)  # what the stream gets back from further down as it enters a block
+    loops: int = _key(1, low=1, new=True)  # how often the stream passes all blocks, with the same weights each time
     shortcut: str = "add"
     shortcut_attention: str | None = None  # None: as `shortcut`
     shortcut_feed_forward: str | None = None  # None: as `shortcut`

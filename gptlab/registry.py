@@ -36,6 +36,7 @@ SLOTS: dict[str, str] = {
     "attention": "mixes information across tokens",
     "feed_forward": "transforms each token on its own",
     "position": "tells the model where a token stands",
+    "skip": "brings back to the stream what it was further down",
     "shortcut": "joins a branch to the residual stream",
     "block": "one layer of the model: which branches it has, and how they meet",
     "head": "turns features into logits",

@@ -90,7 +90,9 @@ def keys_read(model: ModelConfig) -> frozenset[str]:
     """The model keys that the frame or a chosen component reads; setting any other key changes nothing."""
     if model.architecture == "deep_mlp":
         return DEEP_MLP_KEYS
-    keys = set(_GPT_FRAME).union(*(block_keys_read(block) for block in blocks(model)))
+    keys = set(_GPT_FRAME).union(
+        {"loops"} if model.n_layers else (), *(block_keys_read(block) for block in blocks(model))
+    )
     frame = ("position", "head", "init", "norm")
     keys |= {name for part in chosen(model) for name in part.inputs if part.kind in frame}
     if PLACEMENTS[model.norm_placement].final or PLACEMENTS[model.norm_placement].embedding:

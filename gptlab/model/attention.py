@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gptlab.errors import GptlabError
+from gptlab.model.across_layers.values import ValueEmbedding, ValueMix, check_mix
 from gptlab.model.attention_options import check_heads, check_options
+from gptlab.model.contract import Handed
 from gptlab.model.decoding import Attendable, KeyValues, Ring
 from gptlab.model.layers import Linear
 from gptlab.model.norms import RMSNorm
@@ -27,10 +29,11 @@ class ShowsLogits(Protocol):
 
 
 class Attended(NamedTuple):
-    """What attention gives while decoding: (B, T, emb_dim), and what is to be remembered."""
+    """What attention gives beside (B, T, emb_dim): what is to be remembered, and values for later layers."""
 
     y: Tensor
     state: Attendable | None
+    first_values: Handed | None = None  # (B, n_kv_heads, T, head_dim)
 
 
 @register("attention", "multi_head")
@@ -52,6 +55,8 @@ class MultiHeadAttention(nn.Module):
     sinks     one learned logit s for each head takes part in the softmax and stands for no token, so the weights sum
               to 1 - e^s / (e^s + sum_j e^logit_j): a head may look at nothing (gpt-oss 2025). It starts at 0, which
               is Miller's "off by one" (2023)
+    value_residual   values are mixed with those of the first layer, in equal parts (`fixed`) or `learned` ones
+    value_embedding  a row of a table for each token is added to its values: `gptlab.model.across_layers.values`
 
     The norms of `qk_norm` are rmsnorms with the options of the slot `norm`.
     """
@@ -76,11 +81,16 @@ class MultiHeadAttention(nn.Module):
         multiplier: float | None = None,
         make_part: Callable[..., nn.Module] | None = None,
         head_dim: int | None = None,
+        value_residual: str = "none",
+        value_embedding: bool = False,
+        layer: int | None = None,
+        vocab_size: int | None = None,
     ) -> None:
         super().__init__()
         n_kv_heads = n_kv_heads or n_heads
         check_heads(None if head_dim else emb_dim, n_heads, n_kv_heads)
         check_options(qk_norm, softcap, window, scale, implementation, gate, sinks, multiplier)
+        check_mix(value_residual)
         head_dim = head_dim or emb_dim // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.causal, self.window, self.softcap = causal, window, softcap
@@ -103,24 +113,49 @@ class MultiHeadAttention(nn.Module):
         if scale == "learned" or qk_norm == "l2":
             start = math.sqrt(head_dim) if qk_norm == "l2" else self.scale
             self.head_scale = nn.Parameter(torch.full((n_heads, 1, 1), start))
+        self.hands_on_values = value_residual != "none"
+        self.value_mix = ValueMix(value_residual == "learned") if self.hands_on_values and layer else None
+        self.value_embedding: ValueEmbedding | None = None
+        if value_embedding:
+            assert vocab_size is not None, "a table of values needs vocab_size"
+            self.value_embedding = ValueEmbedding(vocab_size, n_kv_heads, head_dim)
         self.position = position  # for positions that act here, inside attention: rope, alibi
         self.register_load_state_dict_pre_hook(_drop_mask)  # type: ignore[no-untyped-call]
 
     def parameter_roles(self) -> dict[str, str]:
         return {"head_scale": "gain"} if self._learned else {}
 
-    def forward(self, x: Tensor, positions: Tensor | None = None, state: Attendable | None = None) -> Tensor | Attended:
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        ids: Tensor | None = None,
+        first_values: Tensor | None = None,
+        state: Attendable | None = None,
+    ) -> Tensor | Attended:
         """`positions` (T,), None for 0 to T - 1. With a `state`, tokens also see those that it stands for."""
         at = _places(x) if positions is None else positions
         q, k, v = self.queries_keys_values(x, at)
+        v, first_values = self._values(v, ids, first_values)
         if state is None:
-            return self._projected(x, self._attended(q, k, v, at, at, whole=True))
+            y = self._projected(x, self._attended(q, k, v, at, at, whole=True))
+            return y if first_values is None else Attended(y, None, first_values)
         first = state.length == 0
         state = state.extended(k, v)
         if first:
-            return Attended(self._projected(x, self._attended(q, k, v, at, at, whole=True)), state)
+            return Attended(self._projected(x, self._attended(q, k, v, at, at, whole=True)), state, first_values)
         k, v, seen = state.seen()
-        return Attended(self._projected(x, self._attended(q, k, v, at, seen, whole=False)), state)
+        return Attended(self._projected(x, self._attended(q, k, v, at, seen, whole=False)), state, first_values)
+
+    def _values(self, v: Tensor, ids: Tensor | None, first: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """(values that are attended to, the first layer's to hand on if layers share them)."""
+        if self.value_embedding is not None:
+            assert ids is not None, "a table of values is looked up by ids"
+            v = self.value_embedding(v, ids)
+        if not self.hands_on_values:
+            return v, None
+        first = v if first is None else first
+        return (v if self.value_mix is None else self.value_mix(v, first)), first
 
     def _projected(self, x: Tensor, y: Tensor) -> Tensor:
         """(B, T, emb_dim), from the stream x and what the heads give, y (B, n_heads, T, head_dim)."""
@@ -141,7 +176,7 @@ class MultiHeadAttention(nn.Module):
         causal = self.causal and mask is None and whole
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self._scale, enable_gqa=shared)
 
-    def empty_state(self, batch_size: int, capacity: int) -> Attendable:
+    def empty_state(self, batch_size: int, capacity: int) -> Attendable | None:
         """No keys and no values yet. GptlabError without a mask: every token would have to be computed again."""
         if not self.causal:
             raise GptlabError(
@@ -184,8 +219,8 @@ class MultiHeadAttention(nn.Module):
             q, k = self.position.rotate(q, k, _places(x) if positions is None else positions)
         return (q * self.head_scale if self._learned else q), k, v
 
-    def attention_logits(self, x: Tensor, positions: Tensor | None = None, state: Attendable | None = None) -> Tensor:
-        """What the softmax takes for the stream x (B, T, emb_dim): as `logits`. A `state` is not looked at."""
+    def attention_logits(self, x: Tensor, positions: Tensor | None = None, **others: object) -> Tensor:
+        """What the softmax takes for the stream x (B, T, emb_dim): as `logits`. Nothing else is looked at."""
         q, k, _ = self.queries_keys_values(x, positions)
         return self.logits(q, k)
 

@@ -54,6 +54,7 @@ class Block(nn.Module):
     none      x ──┬── F ── drop ──(+)──>               no norm anywhere
                   └────────────────┘
 
+    A `skip` may give the stream more as it enters: `gptlab.model.across_layers.skips`.
     How the two branches meet is the layout: `gptlab.model.layouts`. Called with a context, a block returns all that it
     gives (`gptlab.model.contract`); called with `x` alone, as in the book, it returns the stream alone.
     """
@@ -69,6 +70,7 @@ class Block(nn.Module):
         norm_placement: str,
         drop_shortcut: float,
         norm: Callable[[int], nn.Module],
+        skip: nn.Module | None = None,
         attention: nn.Module | None = None,
         feed_forward: nn.Module | None = None,
         shortcut_attention: nn.Module | None = None,
@@ -96,11 +98,14 @@ class Block(nn.Module):
             for module in self.modules():
                 if isinstance(module, Linear) and module.branch:
                     module.gain = (8 * n_layers) ** -0.25
-        self.signatures: dict[str, Signature] = {name: signature_of(part) for name, part in self._parts()}
+        self.skip = None if isinstance(skip, nn.Identity) else skip
+        self.signatures: dict[str, Signature] = {name: signature_of(part) for name, part in self._called()}
 
     def forward(self, x: Tensor, context: Context | None = None) -> Tensor | BlockOutput:
-        given = Given()
-        stream = self.joined(x, alone(x) if context is None else context, given)
+        given, around = Given(), alone(x) if context is None else context
+        if self.skip is not None:
+            x = self.signatures["skip"].call(self.skip, x, around, given, "skip")
+        stream = self.joined(x, around, given)
         return stream if context is None else BlockOutput(stream, given.handed, given.losses, given.states)
 
     def joined(self, x: Tensor, context: Context, given: Given) -> Tensor:
@@ -139,7 +144,8 @@ class Block(nn.Module):
         states = {}
         for name, part in self._parts():
             if isinstance(part, Decodable):
-                states[name] = part.empty_state(batch_size, capacity)
+                if (state := part.empty_state(batch_size, capacity)) is not None:
+                    states[name] = state
             elif name == "att" and not isinstance(part, nn.Identity):
                 raise not_decodable(type(part).__name__, "empty_state")
         return states
@@ -157,6 +163,10 @@ class Block(nn.Module):
         y = self.signatures[name].call(getattr(self, name), x, context, given, name)
         dropped: Tensor = self.drop_shortcut(output(y))
         return dropped
+
+    def _called(self) -> list[tuple[str, nn.Module]]:
+        """All that is called with the stream, in order."""
+        return [*([("skip", self.skip)] if self.skip is not None else []), *self._parts()]
 
     def _parts(self) -> list[tuple[str, nn.Module]]:
         return [(name, part) for name, part in (("att", self.att), ("ff", self.ff)) if part is not None]

@@ -21,7 +21,8 @@ A part returns the stream, (B, T, emb_dim). One that gives more names it in the 
 
 A field that is None gives nothing. Where there is only the stream to give, `forward` may return that alone. Nothing is
 written into anything shared: whatever passes from layer to layer is an argument or a result, so sharded training and
-activation checkpointing see it. Tensors that are handed on belong to the same tokens as `x`.
+activation checkpointing see it. Tensors that are handed on belong to the same tokens as `x`, or to all that these may
+look at, in which case their positions go with them.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class State(ABC):
 class Decodable(Protocol):
     """A part that can be decoded step by step."""
 
-    def empty_state(self, batch_size: int, capacity: int) -> State:
-        """The state before the first token, with room for `capacity` of them."""
+    def empty_state(self, batch_size: int, capacity: int) -> State | None:
+        """The state before the first token, with room for `capacity` of them. None: nothing of its own to remember."""
 
 
 @runtime_checkable

@@ -32,6 +32,14 @@ class Output(NamedTuple):
 class GPT(nn.Module):
     """A decoder-only transformer, assembled from the components that `config` names.
 
+    With `loops` above 1 the stream passes the blocks again and again, with the same weights each time, as in the
+    universal transformer (Dehghani et al. 2018; Takase & Kiyono 2021 call this order `cycle`):
+
+        x ── block 0 ── ... ── block L-1 ──┬── norm ── head
+             └─────────── again ───────────┘
+
+    What is given by layer (a state, a row of a probe) counts passes: layer L is block 0, the second time.
+
     Names and order of the parameters are those of chapter 4 of *Build a Large Language Model (From Scratch)*, so a
     checkpoint of the book's code loads, and one global random stream gives the book's weights.
     """
@@ -41,7 +49,7 @@ class GPT(nn.Module):
         config = expanded(config)
         parts = Parts(config)
         place = PLACEMENTS[config.norm_placement]
-        self.context_length = config.context_length
+        self.context_length, self.loops = config.context_length, config.loops
         self.tok_emb = Embedding(config.vocab_size, config.emb_dim)
         self.pos_emb = parts("position")
         self.drop_emb = nn.Dropout(parts.config.drop_embedding or 0.0)
@@ -57,7 +65,7 @@ class GPT(nn.Module):
             self.register_load_state_dict_pre_hook(_refuse_untied)  # type: ignore[no-untyped-call]
 
         self.position = signature_of(self.pos_emb)
-        check_handed(self.trf_blocks)
+        check_handed(self.passed())
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.out_head(self.run(ids).features)  # (B, T, vocab_size)
@@ -77,8 +85,8 @@ class GPT(nn.Module):
         context = Context(ids, positions, first_embeddings=x)
         losses: dict[str, Tensor] = {}
         states = []
-        for layer, block in enumerate(self.trf_blocks):
-            found = block(x, context._replace(states=decoding.blocks[layer] if decoding else None))
+        for place, block in enumerate(self.passed()):
+            found = block(x, context._replace(states=decoding.blocks[place] if decoding else None))
             x, handed, own, kept = found if isinstance(found, BlockOutput) else BlockOutput(found)
             context = context._replace(handed={**context.handed, **handed})
             losses |= {name: losses[name] + loss if name in losses else loss for name, loss in own.items()}
@@ -97,20 +105,24 @@ class GPT(nn.Module):
 
         GptlabError, naming the part, for a model that cannot be decoded step by step.
         """
-        return empty(self.trf_blocks, batch_size, capacity or self.context_length)
+        return empty(self.passed(), batch_size, capacity or self.context_length)
 
     def branches(self) -> list[Branch]:
         """The branches of all blocks that say theirs, in the order in which the stream meets them."""
         return [
             branch
-            for layer, block in enumerate(self.trf_blocks)
+            for layer, block in enumerate(self.passed())
             if isinstance(block, HasBranches)
             for branch in block.branches(layer)
         ]
 
+    def passed(self) -> list[nn.Module]:
+        """The blocks in the order in which the stream passes them: all of them, `loops` times."""
+        return list(self.trf_blocks) * self.loops
+
     def stream_layers(self) -> list[nn.Module]:
-        """The blocks."""
-        return list(self.trf_blocks)
+        """The blocks, each as often as the stream passes it."""
+        return self.passed()
 
     def after_layers(self) -> list[nn.Module]:
         """What stands behind the last block."""
@@ -124,7 +136,7 @@ class GPT(nn.Module):
         return torch.zeros(batch_size, context, dtype=torch.long, device=self.tok_emb.weight.device)
 
     def extra_repr(self) -> str:
-        return f"context_length={self.context_length}, embedding_scale={self.embedding_scale:g}"
+        return f"context_length={self.context_length}, loops={self.loops}, embedding_scale={self.embedding_scale:g}"
 
 
 def _refuse_untied(model: GPT, state: dict[str, Tensor], prefix: str, *_: object) -> None:

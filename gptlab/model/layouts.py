@@ -24,6 +24,7 @@ class Serial(Block):
         norm_placement: str,
         drop_shortcut: float,
         norm: Callable[[int], nn.Module],
+        skip: nn.Module,
         attention: nn.Module,
         feed_forward: nn.Module,
         shortcut_attention: nn.Module,
@@ -38,7 +39,7 @@ class Serial(Block):
                 norm_placement=norm_placement,
             )
         super().__init__(
-            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm,
+            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm, skip,
             attention, feed_forward, shortcut_attention, shortcut_feed_forward,
         )  # fmt: skip
 
@@ -75,11 +76,12 @@ class AttentionOnly(Block):
         norm_placement: str,
         drop_shortcut: float,
         norm: Callable[[int], nn.Module],
+        skip: nn.Module,
         attention: nn.Module,
         shortcut_attention: nn.Module,
     ) -> None:
         super().__init__(
-            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm,
+            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm, skip,
             attention=attention, shortcut_attention=shortcut_attention,
         )  # fmt: skip
 
@@ -96,10 +98,11 @@ class FeedForwardOnly(Block):
         norm_placement: str,
         drop_shortcut: float,
         norm: Callable[[int], nn.Module],
+        skip: nn.Module,
         feed_forward: nn.Module,
         shortcut_feed_forward: nn.Module,
     ) -> None:
         super().__init__(
-            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm,
+            emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm, skip,
             feed_forward=feed_forward, shortcut_feed_forward=shortcut_feed_forward,
         )  # fmt: skip

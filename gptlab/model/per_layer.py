@@ -18,7 +18,7 @@ from gptlab.values import misfits, unknown_key
 # that act inside its attention.
 BLOCK_KEYS = (
     "norm", "norm_placement", "layout", "activation", "feed_forward", "expansion", "hidden_dim",
-    "hidden_multiple", "feed_forward_bias", "attention", "position",
+    "skip", "hidden_multiple", "feed_forward_bias", "attention", "position",
     "causal", "n_heads", "n_kv_heads", "head_dim", "qkv_bias", "attention_bias", "shortcut", "shortcut_attention",
     "shortcut_feed_forward", "drop_rate", "drop_attention", "drop_shortcut", "drop_feed_forward", "options",
 )  # fmt: skip

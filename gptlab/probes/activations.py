@@ -7,7 +7,8 @@ needs has no row of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from gptlab.model.branches import Branch
 from gptlab.model.feed_forward import ShowsNonlinearities
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
-from gptlab.probes.hooks import on_join, untouched
+from gptlab.probes.hooks import in_turn, on_join, untouched
 from gptlab.probes.subject import Measurement, Subject
 from gptlab.registry import register
 
@@ -72,6 +73,9 @@ def _found(subject: Subject, rows: list[dict[str, Any]], output: Tensor) -> Meas
     return Measurement(metrics=of_logits(output) if subject.is_gpt else {}, tables={"layers": rows})
 
 
+Layers = Sequence[int | None]  # those that the calls stand for: more than one for a block that is passed again
+
+
 def _watching(model: Model, config: ModelConfig, handles: list[RemovableHandle]) -> _Watch:
     watch = _Watch(handles)
     on_join(model, handles, watch.joined)
@@ -93,19 +97,22 @@ class _Watch:
         for metric, value in values.items():
             self.rows.append({"step": 0, "layer": layer, "part": part, "metric": metric, "value": value})
 
-    def inputs(self, module: nn.Module, layer: int | None, part: str, see: Callable[..., dict[str, float]]) -> None:
+    def inputs(self, module: nn.Module, layers: Layers, part: str, see: Callable[..., dict[str, float]]) -> None:
         """Add what `see(module, its first input)` finds, each time `module` is called."""
-        hook = lambda m, x: self.add(layer, part, see(m, x[0]))  # noqa: E731
+        turn = cycle(layers)
+        hook = lambda m, x: self.add(next(turn), part, see(m, x[0]))  # noqa: E731
         self.handles.append(module.register_forward_pre_hook(torch.no_grad()(hook)))
 
-    def attention(self, module: ShowsLogits, layer: int, part: str) -> None:
+    def attention(self, module: ShowsLogits, layers: Layers, part: str) -> None:
         """Add what `module` looks at; it is asked with what it is called with, dropout and decoding aside."""
         assert isinstance(module, nn.Module)
-        hook = lambda m, x, more: self.add(layer, part, of_attention(m.attention_logits(*x, **more)))  # noqa: E731
+        turn = cycle(layers)
+        hook = lambda m, x, more: self.add(next(turn), part, of_attention(m.attention_logits(*x, **more)))  # noqa: E731
         self.handles.append(module.register_forward_pre_hook(torch.no_grad()(hook), with_kwargs=True))
 
-    def output(self, module: nn.Module, layer: int, part: str) -> None:
-        hook = lambda _, x, y: self.add(layer, part, of_stream(y[0] if isinstance(y, tuple) else y))  # noqa: E731
+    def output(self, module: nn.Module, layers: Layers, part: str) -> None:
+        turn = cycle(layers)
+        hook = lambda _, x, y: self.add(next(turn), part, of_stream(y[0] if isinstance(y, tuple) else y))  # noqa: E731
         self.handles.append(module.register_forward_hook(torch.no_grad()(hook)))
 
     @torch.no_grad()
@@ -120,28 +127,28 @@ class _Watch:
 
 
 def _watch_gpt(watch: _Watch, model: GPT, config: ModelConfig) -> None:
-    for layer, block in enumerate(model.stream_layers()):
-        if layer == 0:
-            watch.inputs(block, None, "embeddings", lambda _, x: of_stream(x))
-        watch.output(block, layer, "all")
-        for branch in model.branches():
-            if branch.layer != layer:
-                continue
-            if branch.part == "feed_forward":
-                for module in _nonlinearities(branch.inner, layer_config(config, layer)):
-                    watch.inputs(module, layer, branch.part, dead)
-            if isinstance(branch.inner, ShowsLogits):
-                watch.attention(branch.inner, layer, branch.part)
+    if model.stream_layers():
+        watch.inputs(model.drop_emb, [None], "embeddings", lambda _, x: of_stream(x))
+    for block, layers in in_turn((block, layer) for layer, block in enumerate(model.stream_layers())).items():
+        watch.output(block, layers, "all")
+    for inner, branches in in_turn((branch.inner, branch) for branch in model.branches()).items():
+        part, passed = branches[0].part, [branch.layer for branch in branches]
+        if part == "feed_forward":
+            for module in _nonlinearities(inner, layer_config(config, passed[0])):
+                watch.inputs(module, passed, part, dead)
+        if isinstance(inner, ShowsLogits):
+            watch.attention(inner, passed, part)
 
 
 def _watch_mlp(watch: _Watch, model: Model, config: ModelConfig) -> None:
     layers = model.stream_layers()
     for layer, module in enumerate(layers):
         # What goes into a layer is the stream after the one before it.
-        watch.inputs(module, layer - 1 if layer else None, "all" if layer else "input", lambda _, x: of_stream(x))
+        before = layer - 1 if layer else None
+        watch.inputs(module, [before], "all" if layer else "input", lambda _, x: of_stream(x))
         for activation in _nonlinearities(module, config):
-            watch.inputs(activation, layer, "all", dead)
-    watch.output(model, len(layers) - 1, "all")
+            watch.inputs(activation, [layer], "all", dead)
+    watch.output(model, [len(layers) - 1], "all")
 
 
 def rms(x: Tensor) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -43,14 +45,27 @@ def untouched(model: nn.Module, train: bool = False) -> Iterator[list[RemovableH
                 buffer.copy_(before)
 
 
+T = TypeVar("T")
 Joined = Callable[[Branch, Tensor, Tensor, Tensor], None]
 
 
 def on_join(model: Model, handles: list[RemovableHandle], tell: Joined) -> None:
     """Have `tell(branch, stream, branch output, new stream)` called whenever a branch joins the stream."""
-    for branch in model.branches():
+    for shortcut, branches in in_turn((branch.shortcut, branch) for branch in model.branches()).items():
+        turn = cycle(branches)
         handles.append(
-            branch.shortcut.register_forward_hook(
-                lambda _, inputs, output, branch=branch: tell(branch, inputs[0], inputs[1], output)
+            shortcut.register_forward_hook(
+                lambda _, inputs, output, turn=turn: tell(next(turn), inputs[0], inputs[1], output)
             )
         )
+
+
+def in_turn(named: Iterable[tuple[nn.Module, T]]) -> dict[nn.Module, list[T]]:
+    """For each module what its calls in one pass stand for: its first call the first thing that it is named with, ...
+
+    A module that the stream passes several times (`model.loops`) stands for another layer each time.
+    """
+    found: dict[nn.Module, list[T]] = {}
+    for module, meaning in named:
+        found.setdefault(module, []).append(meaning)
+    return found

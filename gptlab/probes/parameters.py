@@ -25,7 +25,7 @@ from gptlab.probes.flop_meter import Spent, metered
 from gptlab.probes.groups import group_of
 from gptlab.probes.memory import weight_bytes
 from gptlab.probes.subject import Measurement, Subject
-from gptlab.registry import register
+from gptlab.registry import Component, register
 
 FLOPS = ("flops_forward_per_token", "flops_visible_per_token", "flops_training_per_token")
 
@@ -127,9 +127,7 @@ def flops_per_token(model: Model, config: ModelConfig, context: int) -> Flops:
     model.requires_grad_(False)
     if not isinstance(model, GPT):
         return _sum(metered(model, context), 1)
-    # gptlab's own layouts take the number of their layer for a scale, which costs nothing.
-    own = "gptlab.model.layouts"
-    if config.layers or config.pattern or any("layer" in part.inputs and part.module != own for part in chosen(config)):
+    if config.layers or config.pattern or any(_costs_by_layer(part) for part in chosen(config)):
         return _sum(metered(model, context), context)
     # No part knows its layer, so the blocks cost the same, and one stands for all: 96 would take a second.
     blocks = model.trf_blocks
@@ -139,6 +137,12 @@ def flops_per_token(model: Model, config: ModelConfig, context: int) -> Flops:
     finally:
         model.trf_blocks = blocks
     return _sum(spent, context, len(blocks))
+
+
+def _costs_by_layer(part: Component) -> bool:
+    """Whether a part takes the number of its layer for more than what costs no products: a scale, a mix."""
+    free = ("gptlab.model.layouts", "gptlab.model.attention", "gptlab.model.across_layers.skips")
+    return "layer" in part.inputs and part.module not in free
 
 
 def _sum(spent: Spent, tokens: int, copies: int = 1) -> Flops:

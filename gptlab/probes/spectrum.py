@@ -59,8 +59,8 @@ def spectrum(model: Model, loss_of: Callable[[nn.Module, Batch], Tensor], batch:
     names, parameters = zip(*model.named_parameters(), strict=True)
     with untouched(model) as handles, torch.enable_grad():
         gate, n = _Gate(), sum(branch.joined for branch in model.branches())
-        for branch in model.branches():
-            handles.append(branch.shortcut.register_forward_pre_hook(gate))
+        for shortcut in dict.fromkeys(branch.shortcut for branch in model.branches()):
+            handles.append(shortcut.register_forward_pre_hook(gate))
         loss = loss_of(model, Batch(inputs, targets))
         ts = [math.cos(math.pi * (2 * i + 1) / (2 * n + 2)) for i in range(n + 1)]  # Chebyshev: well conditioned
         solve = torch.linalg.inv(torch.vander(torch.tensor(ts, dtype=torch.float64), increasing=True))
@@ -102,7 +102,8 @@ def _places(model: Model, n: int) -> dict[str, tuple[bool, int]]:
     for at, branch in enumerate(listed):
         later = sum(o.joined for o in listed[at + 1 :] if o.layer > branch.layer or not o.beside)
         for modules, within in ((branch.inside, branch.joined), (branch.behind, False)):
-            found |= {id(parameter): (within, later) for module in modules for parameter in module.parameters()}
+            for key in {id(parameter) for module in modules for parameter in module.parameters()}:
+                found.setdefault(key, (within, later))  # of a block that is passed again, the longest paths
     found |= {id(parameter): (False, 0) for module in model.after_layers() for parameter in module.parameters()}
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):

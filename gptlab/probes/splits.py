@@ -6,8 +6,9 @@ exact sum. A block as a whole is split the same way: what takes the shortcuts of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gptlab.model import Model
 from gptlab.model.branches import Branch
-from gptlab.probes.hooks import untouched
+from gptlab.probes.hooks import in_turn, untouched
 from gptlab.probes.subject import l2_norm
 
 
@@ -99,15 +100,16 @@ def watched(model: Model, handles: list[RemovableHandle], *, retain: bool = Fals
         junctions[branch] = Junction(seen(inputs[0]), alias)
         return (alias, *inputs[1:])
 
-    def join(branch: Branch, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def join(turn: Iterator[Branch], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         alias = seen(inputs[0].view_as(inputs[0]))
-        junctions[branch].via_shortcut = alias
+        junctions[next(turn)].via_shortcut = alias
         return (alias, *inputs[1:])
 
     for module in waiting:
         handles.append(module.register_forward_pre_hook(enter))
-    for branch in model.branches():
-        handles.append(branch.shortcut.register_forward_pre_hook(lambda _, inputs, branch=branch: join(branch, inputs)))
+    for shortcut, branches in in_turn((branch.shortcut, branch) for branch in model.branches()).items():
+        turn = cycle(branches)
+        handles.append(shortcut.register_forward_pre_hook(lambda _, inputs, turn=turn: join(turn, inputs)))
     return junctions
 
 

@@ -20,12 +20,12 @@ def step(name: str) -> str:
 
 @pytest.mark.slow
 def test_the_two_plugins_are_checked_planned_trained_and_compared(tmp_path: Path) -> None:
-    for name in ("value_residual", "experts"):
+    for name in ("mixed_values", "experts"):
         done = paste(step(name), tmp_path)
         assert done.returncode == 0 and " fail " not in done.stdout, done.stdout + done.stderr
     done = paste(step("train"), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "value_residual" in done.stdout and "experts" in done.stdout
+    assert "mixed_values" in done.stdout and "experts" in done.stdout
     results = [json.loads(path.read_text()) for path in (tmp_path / "work" / "outputs").rglob("result.json")]
     assert len(results) == 6 and {result["state"] for result in results} == {"finished"}
     balanced = [result["metrics"].get("auxiliary_loss/load_balance") for result in results]

@@ -113,7 +113,7 @@ def other_values(model: ModelConfig, key: str) -> list[Any]:
     known: dict[str, list[Any]] = {"emb_dim": [16, 6], "n_heads": [1], "drop_rate": [0.0, 0.5], "expansion": [2.0, 8.0]}
     known |= {site: [rate] for site, rate in SITES.items()} | {"layer_sizes": [[3, 3, 2]], "drop_feed_forward": [0.3]}
     known |= {"hidden_dim": [5], "hidden_multiple": [5], "head_dim": [6]}
-    known |= {"embedding_multiplier": [3.0]}
+    known |= {"embedding_multiplier": [3.0], "loops": [2]}
     known |= {"pattern": [{"kinds": {"a": {"shortcut": "scaled"}}, "order": ["a"]}]}
     known |= {"n_kv_heads": [1], "layers": [{"0": {"shortcut": "scaled"}}, {"0-1": {"drop_shortcut": 0.4}}]}
     assert key in known, f"{key} is new: say here what else it can be"
@@ -186,6 +186,7 @@ OTHER_OPTIONS: dict[str, Any] = {
     "attention.implementation": "manual", "attention.gate": "headwise", "position.fraction": 0.5,
     "position.scaling": "ntk", "position.original_context": 200, "position.beta_fast": 2.0,
     "position.beta_slow": 4.0, "position.high_freq_factor": 8.0,
+    "attention.value_residual": "learned", "attention.every": 1,
     "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
 }  # fmt: skip
 _YARN = {"scaling": "yarn", "factor": 2.0, "original_context": 2000}
@@ -197,7 +198,7 @@ STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only bes
 }  # fmt: skip
 GATED_OR_NOT = ("mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
 FEED_FORWARDS = [f"feed_forward={name}" for name in GATED_OR_NOT]
-ATTENTIONS = ["attention=multi_head", "attention=differential"]
+ATTENTIONS = [f"attention={name}" for name in ("multi_head", "differential", "shared_keys_values")]
 
 
 def all_options() -> Iterator[tuple[str, str, registry.Option]]:

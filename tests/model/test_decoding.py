@@ -28,6 +28,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"layout": "parallel", "norm_placement": "post"},
     {"layout": "attention_only", "layers": {"0": {"layout": "feed_forward_only"}}},
     {"attention": "identity"},
+    {"options": {"attention": {"value_residual": "learned", "value_embedding": True}}, "position": "rope"},
+    {"attention": "shared_keys_values", "n_layers": 4, "options": {"attention": {"every": 3}}, "position": "rope"},
+    {"attention": "shared_keys_values", "options": {"attention": {"window": 4}}, "n_kv_heads": 1},
+    {"skip": "halves", "n_layers": 3, "loops": 2},
+    {"skip": "first_embeddings", "position": "alibi"},
 ]
 
 
