@@ -278,6 +278,20 @@ class MatchConfig:
 
 
 @dataclass
+class TuneConfig:
+    """A key that every arm gets its own best value of, from equal trials on seeds of their own.
+
+    What runs has it chosen, and no `keys` here: the value is an ordinary one. See `planning/tuning.py`.
+    """
+
+    keys: list[str] = _key([])  # of train, numbers above 0; empty: nothing is tuned
+    factor: float = _key(2.0, above=1.0)  # between neighbours on the grid, whose middle is the arm's own value
+    points: int = _key(5, low=5)  # values that each arm tries at first
+    seeds: list[int] = _key([901, 902], low=0)  # each value is tried on all of them, and none of them decides
+    max_trials: int = _key(9, low=5)  # most values of an arm, where a best one lay at the edge of its grid
+
+
+@dataclass
 class Config:
     """Everything that one run needs."""
 
@@ -288,6 +302,7 @@ class Config:
     probes: ProbesConfig = field(default_factory=ProbesConfig)
     experiment: ExperimentConfig = field(default_factory=ExperimentConfig)
     match: MatchConfig = field(default_factory=MatchConfig, metadata=NEW)
+    tune: TuneConfig = field(default_factory=TuneConfig, metadata=NEW)
     seed: int = _key(123, low=0, high=2**63 - 1)
     rng: str = _key("paired", choices=RNG_MODES)
     plugins: list[str] = _key([])

@@ -25,6 +25,7 @@ NOT_IDENTITY = {
     "output_dir": "where results are put",
     "experiment": "the question and the study; the run is the same whoever asks",
     "match": "what it solved is a value of the run's own",
+    "tune": "what it chose is a value of the run's own",
     "add_baseline": "which other runs go along",
     "workers": "how many runs go side by side",
     "threads": "moves the last bits of a sum only; recorded with the run",

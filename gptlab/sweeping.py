@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.config import flatten
 from gptlab.planning.plan import Plan, expand
-from gptlab.running.decisions import refuse, survey
-from gptlab.running.kernels import refuse_damaged, settled
-from gptlab.running.launch import look_again, run_jobs
-from gptlab.running.queue import open_study
+from gptlab.planning.tuning import following, reached
+from gptlab.running.stages import begun, finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +24,9 @@ _PLAIN = re.compile(r"[\w.+/-]+")  # a word that needs no quotes in an override
 
 @dataclass(frozen=True)
 class Sweep:
-    """A study whose runs have been executed, or were there already. `states` are those of its runs, in their order."""
+    """A study whose runs have been executed, or were there already. `states` are those of its runs, in their order.
+
+    Of a study whose tuning has not come to its end, they are those of the trials."""
 
     folder: Path
     plan: Plan
@@ -66,14 +66,12 @@ def sweep(overrides: Sequence[str] = (), *, config_dirs: Sequence[str | Path] = 
     runs only what is missing. A run that fails is in `states`; ConfigError for what cannot run, before anything does.
     """
     words = [*overrides, *(f"{key}={_written(value)}" for key, value in values.items())]
-    plan = expand(words, config_dirs)
-    decisions = survey(plan, plan.output_dir / plan.study)
-    refuse(plan.runs, decisions)
-    refuse_damaged(plan, plan.output_dir / plan.study, decisions)
-    folder, plan = open_study(plan, ["gptlab", *words])
-    plan = settled(plan, folder, decisions, lambda _: None)
-    states = look_again(plan, folder, run_jobs(plan, folder, decisions=decisions), lambda _: None)
-    return Sweep(folder, plan, tuple(states))
+    plan: Plan | None = reached(expand(words, config_dirs))
+    while plan is not None:
+        stage = begun(plan, ["gptlab", *words])
+        states = finished(stage, lambda _: None)
+        plan = following(stage.plan)
+    return Sweep(stage.folder, stage.plan, tuple(states))
 
 
 def _written(value: Any) -> str:

@@ -12,6 +12,7 @@ from gptlab.cli.arguments import Parser
 from gptlab.cli.output import tell
 from gptlab.planning.costs import cost
 from gptlab.planning.plan import Plan, PlannedRun, expand
+from gptlab.planning.tuning import at_work, reached, said
 from gptlab.running.decisions import Decision, explain, survey
 from gptlab.texts import harmless, harmless_json, printable
 
@@ -28,7 +29,7 @@ training would spend, and below that which runs are there already, and what woul
 `-` stands for a number that cannot be had without running; why is said below. `--parts` counts the parameters and the
 forward FLOPs per token of each part of the model, in its first block and in all; the JSON has them always. With
 match=params (params_body, flops, training_flops) it also says what was solved so that a variant costs what its baseline
-costs: docs/fairness.md.
+costs; with tune=learning_rate, how many trials come first and, once they have ended, what they chose: docs/fairness.md.
 
   gptlab plan experiment=chapter4
   gptlab plan --parts
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.help:
         print(HELP)
         return 0
-    plan = expand(given.words, given.config_dirs)
+    plan = reached(expand(given.words, given.config_dirs))
     for note in plan.notes:
         tell(note)
     costs = {run.id: cost(run.config) for run in _variants(plan)}
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
             _print_parts(plan, costs)
         if plan.analysis:
             print(f"Then the analysis {analyses.describe(plan.runs[0].config.experiment)}")
-        for line in explain(plan.runs, decisions):
+        work = at_work(plan)
+        for line in explain(work.runs, survey(work, plan.output_dir / plan.study)):
             print(harmless(line))
     return 0
 
@@ -93,6 +95,8 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
             console.print(Text(printable(f"{label}: {', '.join(names)}: -, because {why}.")), soft_wrap=True)
     for label, twin in plan.twins.items():
         console.print(Text(printable(f"{label}: matched: {twin.words}.")), soft_wrap=True)
+    if plan.tuning:
+        console.print(Text(printable(said(plan))), soft_wrap=True)
     seeds = list(dict.fromkeys(run.seed for run in plan.runs))
     named = (
         f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"

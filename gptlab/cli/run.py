@@ -11,11 +11,10 @@ from gptlab.cli.arguments import Parser
 from gptlab.cli.output import tell
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
-from gptlab.planning.plan import Plan, expand
-from gptlab.running.decisions import explain, refuse, survey
-from gptlab.running.kernels import refuse_damaged, settled
-from gptlab.running.launch import look_again, run_jobs
-from gptlab.running.queue import open_study
+from gptlab.planning.plan import expand
+from gptlab.planning.tuning import at_work, following, reached, said
+from gptlab.running.decisions import explain, survey
+from gptlab.running.stages import Stage, begun, finished
 from gptlab.running.stopping import stoppable
 from gptlab.training.progress import listening
 
@@ -25,35 +24,49 @@ FINISHED, FAILED, INTERRUPTED = 0, 1, 130
 def main(arguments: Sequence[str]) -> int:
     """Run what the overrides ask for. What has been measured is shown, also after a failure or Ctrl-C."""
     given = Parser(overrides=True).read(arguments)
-    plan = expand(given.words, given.config_dirs)
-    for note in plan.notes:
+    command = ["gptlab", *arguments]
+    plan = reached(expand(given.words, given.config_dirs))
+    for note in (*plan.notes, *([said(plan)] if plan.tuning else [])):
         _say(note)
-    decisions = survey(plan, plan.output_dir / plan.study)
-    refuse(plan.runs, decisions)
-    refuse_damaged(plan, plan.output_dir / plan.study, decisions)
-    study, plan = open_study(plan, ["gptlab", *arguments])
-    for line in explain(plan.runs, decisions):
+    stage = begun(plan, command)
+    for line in explain(stage.runs, stage.decisions):
         _say(line)
-    progress = Progress(plan, sum(decision.action in ("run", "resume") for decision in decisions))
     code = FAILED
     try:
-        with stoppable(), listening(progress.ticked):
-            plan = settled(plan, study, decisions, _say)
-            states = look_again(plan, study, run_jobs(plan, study, progress, decisions), _say)
-        code = FINISHED if all(state == "finished" for state in states) else FAILED
-        if code == FAILED:
-            _say(f"{_count(states)}, in {study}")
+        with stoppable():
+            code = _run(stage)
+            while code == FINISHED and (later := following(stage.plan)):
+                _say(said(later))
+                stage = begun(later, command)
+                code = _run(stage)
     except KeyboardInterrupt as interrupt:
-        progress.clear()
-        states = [decision.state for decision in survey(plan, study)]
-        _say(f"{str(interrupt) or 'interrupted'}: {_count(states)}, in {study}. The same command goes on from here.")
+        states = [decision.state for decision in survey(at_work(stage.plan), stage.folder)]
+        _say(
+            f"{str(interrupt) or 'interrupted'}: {_count(states)}, in {stage.folder}. "
+            "The same command goes on from here."
+        )
         code = INTERRUPTED
     finally:
-        code = max(code, _show(study, plan))
-    return code or analyse([run.config for run in plan.runs], study)
+        code = max(code, _show(stage.folder))
+    return code or analyse([run.config for run in stage.plan.runs], stage.folder)
 
 
-def _show(study: Path, plan: Plan) -> int:
+def _run(stage: Stage) -> int:
+    """Run one stage of the study; the trials of a tuning may diverge, which is an answer too."""
+    progress = Progress(at_work(stage.plan), sum(decision.action in ("run", "resume") for decision in stage.decisions))
+    try:
+        with listening(progress.ticked):
+            states = finished(stage, _say, progress)
+    except KeyboardInterrupt:
+        progress.clear()
+        raise
+    if all(state == "finished" or stage.tries and state == "diverged" for state in states):
+        return FINISHED
+    _say(f"{_count(states)}, in {stage.folder}")
+    return FAILED
+
+
+def _show(study: Path) -> int:
     """Tables and figures of the study. The measurements are on disk already: a failure here is not theirs."""
     from gptlab.show.finish import finish_study
 

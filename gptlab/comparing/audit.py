@@ -19,6 +19,8 @@ from gptlab.comparing.audit_cost import matched
 from gptlab.comparing.audit_lines import FAIL, NOT_ASKED, PASS, Line, Status
 from gptlab.comparing.comparable import OTHER
 from gptlab.comparing.comparison import Comparison
+from gptlab.comparing.rates import audited
+from gptlab.comparing.rates.arms import arms_of
 from gptlab.errors import ConfigError
 from gptlab.store.damage import DamagedError, load_object
 from gptlab.store.names import PLAN, PLANS
@@ -88,17 +90,19 @@ def _plan(folder: Path) -> dict[str, Any]:
 def _judged(folder: Path, latest: dict[str, Any], comparison: Comparison) -> Audit:
     first = next(iter(plan_documents(folder)), None) or _only_plan(folder) or latest
     command = shlex.join(str(word) for word in latest.get("command") or ("gptlab",))
-    rates, ladder = lines.record(latest, "tune"), lines.record(latest, "ladder")
+    ladder = lines.record(latest, "ladder")
+    tuning = next((source.plan.tuning for source in comparison.sources), None)
+    rates = arms_of(tuning, folder) if tuning else {}
     found = (
         lines.fixed(first, latest, comparison, command),
-        lines.tuned(rates, command),
-        lines.apart(rates, comparison),
+        audited.tuned(rates, command),
+        audited.apart(tuning, comparison),
         matched(lines.record(latest, "match"), comparison, command),
         lines.sizes(ladder, command),
         lines.seeds(folder, comparison),
         lines.ended(comparison, command),
         lines.law(ladder, command),
-        lines.shown(rates, comparison, command),
+        audited.shown(rates, comparison, command),
         lines.capability(comparison),
     )
     notes = (f"{row.label}: {flag}." for row in comparison.rows for flag in row.flags if flag.startswith(OTHER))

@@ -23,6 +23,7 @@ Status = Literal["pass", "fail", "not asked"]
 PASS: Final = "pass"
 FAIL: Final = "fail"
 NOT_ASKED: Final = "not asked"
+RULE = ("key", "factor", "points", "max_trials", "seeds")  # of a tuning: what is fixed before its first trial
 SIZES, SPAN = 3, 10.0  # of a ladder: how many, and the largest over the smallest
 
 
@@ -44,14 +45,22 @@ def record(plan: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _seeds_of(plan: Mapping[str, Any]) -> set[tuple[str, Any]]:
     variants = variants_of(plan)
+    if record(plan, "tune"):  # what decides is an arm on a seed: at which value, the trials say
+        return {(str(run.get("label")), run.get("seed")) for run in plan.get("runs") or () if run.get("id") in variants}
     return {(variants[run["id"]], run.get("seed")) for run in plan.get("runs") or () if run.get("id") in variants}
 
 
 def protocol(plan: Mapping[str, Any]) -> str:
-    """SHA-256 of what a plan fixes: metric, margin, baseline, and which runs."""
+    """SHA-256 of what a plan fixes: metric, margin, baseline, which runs, and how they are tuned."""
     runs = sorted(str(run.get("id")) for run in plan.get("runs") or () if isinstance(run, dict))
-    fixed = [plan.get("primary_metric"), plan.get("margin"), plan.get("baseline"), runs]
+    fixed = [plan.get("primary_metric"), plan.get("margin"), plan.get("baseline"), runs, *_rule(plan)]
     return sha256(json_text(fixed).encode()).hexdigest()
+
+
+def _rule(plan: Mapping[str, Any]) -> list[Any]:
+    """How a plan tunes; empty where it does not."""
+    tune = record(plan, "tune")
+    return [[tune.get(name) for name in RULE]] if tune else []
 
 
 def fixed(first: Mapping[str, Any], latest: Mapping[str, Any], comparison: Comparison, command: str) -> Line:
@@ -67,6 +76,8 @@ def fixed(first: Mapping[str, Any], latest: Mapping[str, Any], comparison: Compa
     if changed:
         words = ", ".join(f"{key} was {first.get(key)} and is {latest.get(key)}" for key in changed)
         return Line(name, FAIL, f"changed after the first plan: {words}")
+    if _rule(first) != _rule(latest):
+        return Line(name, FAIL, "how rates are tuned was changed after the first plan")
     late = _seeds_of(latest) - _seeds_of(first)
     if late:
         return Line(name, FAIL, f"{len(late)} runs of the latest plan are not in the first one")
@@ -74,33 +85,6 @@ def fixed(first: Mapping[str, Any], latest: Mapping[str, Any], comparison: Compa
         words = "metric and seeds are fixed; no difference was named that does not matter"
         return Line(name, NOT_ASKED, words, f"{command} experiment.margin=1%")
     return Line(name, PASS, f"plan {protocol(first)[:12]} of {planned}")
-
-
-def tuned(tuned: Mapping[str, Any], command: str) -> Line:
-    """Every arm had as many trials, and its best one has neighbours on both sides."""
-    name = "rates tuned with equal trials"
-    if not tuned:
-        return Line(name, NOT_ASKED, "one rate for all arms", f"{command} tune=learning_rate")
-    arms = record(tuned, "arms")
-    trials = {label: arm.get("trials") for label, arm in arms.items() if isinstance(arm, dict)}
-    if not trials or len(set(trials.values())) > 1:
-        return Line(name, FAIL, f"trials differ: {', '.join(f'{k} {v}' for k, v in trials.items()) or 'none recorded'}")
-    edge = [label for label, arm in arms.items() if isinstance(arm, dict) and arm.get("edge")]
-    if edge:
-        return Line(name, FAIL, f"the best rate is at the edge of the grid: {', '.join(edge)}")
-    return Line(name, PASS, f"{next(iter(trials.values()))} trials for each of {len(trials)} arms, all bracketed")
-
-
-def apart(tuned: Mapping[str, Any], comparison: Comparison) -> Line:
-    """No seed that chose a rate is among those that decide."""
-    name = "tuning and verdict seeds apart"
-    if not tuned:
-        return Line(name, NOT_ASKED, "nothing was tuned")
-    used = tuned.get("seeds")
-    both = [seed for seed in comparison.seeds if isinstance(used, list) and seed in used]
-    if both:
-        return Line(name, FAIL, f"seeds that tuned also decide: {', '.join(map(str, both))}")
-    return Line(name, PASS, "no seed did both")
 
 
 def sizes(ladder: Mapping[str, Any], command: str) -> Line:
@@ -154,13 +138,14 @@ def _too_few(pairs: Mapping[str, int], arms: int, planned: int) -> str:
     for label, number in pairs.items():
         found.setdefault(number, []).append(label)
     words = [
-        f"{_listed(labels)} {'has' if len(labels) == 1 else 'have'} {number or 'no'} seed{'' if number == 1 else 's'}"
+        f"{listed(labels)} {'has' if len(labels) == 1 else 'have'} {number or 'no'} seed{'' if number == 1 else 's'}"
         for number, labels in sorted(found.items())
     ]
     return f"with a number beside the baseline's, {'; '.join(words)}: {needed}"
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """The first four, and how many more."""
     return ", ".join(labels[:4]) + (f" and {len(labels) - 4:,} more" if len(labels) > 4 else "")
 
 
@@ -202,21 +187,6 @@ def law(ladder: Mapping[str, Any], command: str) -> Line:
     if not isinstance(error, int | float) or sizes < (4 if known else 5):
         return Line(name, FAIL, f"{sizes} sizes; held-out error {error}")
     return Line(name, PASS, f"the largest of {sizes} sizes was held out: off by {error:.2g} %")
-
-
-def shown(tuned: Mapping[str, Any], comparison: Comparison, command: str) -> Line:
-    """What other rates would have given, and how many runs were lost."""
-    name = "sensitivity to the rate, and failed share, shown"
-    planned = sum(row.n_planned for row in comparison.rows)
-    lost = sum(row.n_failed + row.n_diverged for row in comparison.rows)
-    share = f"{lost} of {planned} runs failed or diverged"
-    arms = record(tuned, "arms")
-    if not arms:
-        return Line(name, NOT_ASKED, f"{share}; no rates were tried", f"{command} tune=learning_rate")
-    missing = [label for label, arm in arms.items() if not isinstance(arm, dict) or arm.get("sensitivity") is None]
-    if missing:
-        return Line(name, FAIL, f"{share}; no sensitivity of {', '.join(missing)}")
-    return Line(name, PASS, f"{share}; sensitivity of {len(arms)} arms")
 
 
 def capability(comparison: Comparison) -> Line:

@@ -21,7 +21,8 @@ PRIMARY = "experiment.primary_metric"
 def idle_values(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:
     """Key -> why this run, a settled and checked config, does not use its value. `changed`: keys that the user set."""
     found = {}
-    for key, said in (*_of_training(config, changed), *_of_dropout(config, changed), *_of_match(config, changed)):
+    asked = (_of_training, _of_dropout, _of_match, _of_tune)
+    for key, said in (pair for look in asked for pair in look(config, changed)):
         found[key] = ConfigError(said, code="idle-value", key=key)
     return found | _of_metric(config, changed)
 
@@ -76,6 +77,13 @@ def _of_match(config: Config, changed: Collection[str]) -> Iterator[tuple[str, s
         for key in ("match.by", "match.tolerance"):
             if key in changed:
                 yield key, f"{key}: would be ignored, because match=none solves nothing. Write match=params."
+
+
+def _of_tune(config: Config, changed: Collection[str]) -> Iterator[tuple[str, str]]:
+    if not config.tune.keys:
+        for key in ("tune.factor", "tune.points", "tune.seeds", "tune.max_trials"):
+            if key in changed:
+                yield key, f"{key}: would be ignored, because tune=none tunes nothing. Write tune=learning_rate."
 
 
 def _of_metric(config: Config, changed: Collection[str]) -> dict[str, ConfigError]:

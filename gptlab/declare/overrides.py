@@ -16,7 +16,7 @@ from gptlab.identity import NOT_IDENTITY
 from gptlab.values import kind_of, must_be, unknown_key
 
 NO_ABLATION = "none"
-GROUPS = ("model", "data", "train", "probes", "match", "experiment", "ablation")
+GROUPS = ("model", "data", "train", "probes", "match", "tune", "experiment", "ablation")
 UNLABELLED = (*NOT_IDENTITY, "seed", "plugins", "ablation")  # a table has other columns for these, or none
 _OPTIONS = ("model.options.", "model.layers.", "model.pattern.", "data.options.", "train.options.")
 # Keys that the schema cannot list.

@@ -19,11 +19,25 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     anything that cannot be run.
     """
     config = composer.compose(overrides, config_dirs)
+    refuse_untuned(config)
     return config if config.match.cost == "none" else expand(overrides, config_dirs).runs[-1].config
 
 
+def refuse_untuned(config: Config) -> None:
+    """ConfigError for a single config that asks to be tuned: that takes trials."""
+    if config.tune.keys:
+        raise ConfigError(
+            f"tune.keys=[{','.join(config.tune.keys)}]: would be ignored here, because tuning takes trials. "
+            'sweep([..., "tune=learning_rate"]) makes them.',
+            code="tune-without-trials",
+            key="tune.keys",
+            value=config.tune.keys,
+        )
+
+
 def refuse_unsolved(config: Config) -> None:
-    """ConfigError for a config, made by hand, that asks for a match: only beside a baseline can it be solved."""
+    """ConfigError for a config, made by hand, that asks for a match or for tuning: it takes other runs beside it."""
+    refuse_untuned(config)
     if config.match.cost != "none":
         raise ConfigError(
             f'match.cost={config.match.cost}: would be ignored here. compose([..., "match={config.match.cost}"]) and '

@@ -62,7 +62,7 @@ def _default(composer: Composer, words: Sequence[str], key: str, seeds: Sequence
     """The value that the study's runs have without being told."""
     if key == "seed":
         return [f"seed={seed}" for seed in dict.fromkeys(seeds)]
-    if key in ("ablation", "match"):
+    if key in ("ablation", "match", "tune"):
         return [f"{key}=none"]
     single = [word for word in words if not any(o.is_sweep_override() for o in composer.parse([word]))]
     values: Mapping[str, Any] = flatten(composer.job(single).config)

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gptlab.config import Config, MatchConfig
+from gptlab.config import Config, MatchConfig, TuneConfig
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import wrong_value
 from gptlab.identity import delta, identity, variant
 from gptlab.planning import matching as twins
-from gptlab.planning import rules, sweep
+from gptlab.planning import rules, sweep, tune_keys
 from gptlab.planning.baselines import pair
 from gptlab.planning.label_names import names_of
 from gptlab.planning.members import compose_members, named_run, say_skipped
+from gptlab.planning.tuning import Tuning, first_stage
 from gptlab.store.csv_text import is_missing
 from gptlab.twin import Twin
 
@@ -43,6 +44,7 @@ class PlannedRun:
     delta: dict[str, tuple[Any, Any]]
     config: Config
     twin: Twin | None = None  # what was solved for it, where it is matched
+    arm: str = ""  # label of the variant that it is a trial or a control of (`Tuning`); empty for what decides
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,7 @@ class PlannedRun:
             "overrides": list(self.overrides),
             "baseline_id": self.baseline_id,
             "delta": {key: list(pair) for key, pair in self.delta.items()},
+            **({"arm": self.arm} if self.arm else {}),
         }
 
 
@@ -72,6 +75,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
     skipped: tuple[dict[str, str], ...] = ()  # members left out by on_invalid=skip: overrides and reason
+    tuning: Tuning | None = None  # what is tuned before; until it is, `runs` are at the arms' own values
 
     def to_json(self, command: Sequence[str] = ()) -> dict[str, Any]:
         """plan.json; `command` is the argv that asked for it."""
@@ -88,6 +92,7 @@ class Plan:
             "runs": [run.to_json() for run in self.runs],
             **({"skipped": list(self.skipped)} if self.skipped else {}),
             **({"match": {"twins": {k: twin.to_json() for k, twin in self.twins.items()}}} if self.twins else {}),
+            **({"tune": self.tuning.to_json()} if self.tuning else {}),
         }
 
     @property
@@ -103,6 +108,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     shared = set(grid[0]).intersection(*grid[1:])
     asked, skipped = compose_members(composer, grid, shared)
     rules.one_study(asked)
+    tune = tune_keys.of_all(asked)
     matching = any(map(twins.is_asked, asked))
     asked = twins.without_own_twins(composer, asked)
     asked, baselines, added, lost, alone = pair(composer, asked, shared)
@@ -121,7 +127,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
     declared = {twins.without(job.overrides): job.config.label for job in jobs if not twins.is_asked(job)}
     first = asked[0].config.experiment
     named = {pair.config.label for pair in pairs if pair and any(pair is job for job in jobs)}
-    return Plan(
+    plan = Plan(
         study=first.name,
         question=first.question,
         baseline=named.pop() if len(named) == 1 else f"each with ablation={first.baseline}" if named else "",
@@ -144,6 +150,7 @@ def expand(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> 
             *composer.warnings,
         ),
     )
+    return first_stage(plan, tune)
 
 
 def _check_flops(jobs: Sequence[Job], shared: Collection[str]) -> None:
@@ -229,6 +236,6 @@ def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job], twin: Twin | N
         overrides=job.overrides,
         baseline_id=identity(baseline.config) if baseline and runs else None,
         delta=delta(baseline.config, job.config) if baseline else {},
-        config=replace(job.config, match=MatchConfig()),  # solved: what runs has nothing left to match
+        config=replace(job.config, match=MatchConfig(), tune=TuneConfig()),  # solved: nothing is left to match or tune
         twin=twin,
     )

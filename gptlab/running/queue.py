@@ -43,7 +43,15 @@ def open_study(plan: Plan, command: Sequence[str] = ()) -> tuple[Path, Plan]:
     """
     folder = plan.output_dir / plan.study
     known = run_folders(folder)
-    plan = replace(plan, runs=tuple(replace(r, folder=folder_of(folder, r.id, r.folder, known)) for r in plan.runs))
+
+    def where(run: PlannedRun) -> str:
+        return folder_of(folder, run.id, run.folder, known)
+
+    plan = replace(
+        plan,
+        runs=tuple(replace(run, folder=where(run)) for run in plan.runs),
+        tuning=plan.tuning.placed(where) if plan.tuning else None,
+    )
     created = now()
     grew = recorded_additions(plan, folder, command, created)
     document = {**plan.to_json(command), "created": created, **({"additions": grew} if grew else {})}

@@ -109,6 +109,7 @@ def _studies(rows: list[RunRow], coloured: bool) -> list[str]:
         for row, (before, after) in runs:
             colour = _COLOURS.get(row.state, "33")
             marks = f"  {row.outcome}" if row.outcome in ("collapsed", "leaked", "did not learn") else ""
+            marks += f"  {row.role}" if row.role else ""
             marks += "  stale" if row.stale else ""
             marks += beside(row)
             found.append(f"{before}{_paint(f'{row.state:<12}', colour, coloured)}{after}{marks}".rstrip())

@@ -25,7 +25,7 @@ from gptlab.store.study_plan import load_plan, study_name
 from gptlab.store.upkeep.marks import NONE, Marks, seen_marks
 
 _DEPTH = 2  # <output_dir>/<study>, and <output_dir>/<study>/<time> of older ones
-_FIELDS = ("study", "when", "label", "seed", "state", "outcome", "stale", "error", "seconds", "id", "folder")
+_FIELDS = ("study", "when", "label", "seed", "state", "outcome", "stale", "error", "seconds", "id", "role", "folder")
 _MARKS = ("tags", "notes", "archived")
 DEFAULT_COLUMNS = (
     "study",
@@ -47,7 +47,8 @@ class RunRow:
     """One run, or one damaged study that hides its runs (no label then).
 
     `when` is the start of the study's latest command, `outcome` what became of a training, `stale` what has changed
-    since a finished run was made, `marks` what people wrote beside it.
+    since a finished run was made, `marks` what people wrote beside it. `role`: `tuning` or `control` for a run that is
+    in no mean of the study's tables.
     """
 
     study: str
@@ -62,6 +63,7 @@ class RunRow:
     folder: Path
     id: str = ""
     outcome: str = ""
+    role: str = ""
     stale: str = ""
     metrics: Mapping[str, int | float] = field(default_factory=dict)
     marks: Marks = NONE
@@ -166,11 +168,13 @@ def _study_rows(folder: Path, when: str, look: Look) -> Iterator[RunRow]:
         if os.path.lexists(folder / PLAN):
             yield RunRow(study_name(folder), when, "", None, "damaged", str(error), None, None, None, folder)
     else:
-        for run in plan.runs:
+        tuning = plan.tuning
+        groups = [("", plan.runs), *([("control", tuning.controls), ("tuning", tuning.trials)] if tuning else [])]
+        for role, run in ((role, run) for role, runs in groups for run in runs):
             planned.add(run.folder)
             seed = run.seed if run.id else seed_in(run.folder)
             state = state_of(os.path.join(folder, run.folder))
-            yield _row(plan.study, when, folder / run.folder, run.label, seed, run.id, state, look)
+            yield _row(plan.study, when, folder / run.folder, run.label, seed, run.id, state, look, role)
     for name in _other_runs(folder, planned):
         state = state_of(os.path.join(folder, name))
         result = state.result
@@ -189,8 +193,9 @@ def _other_runs(folder: Path, planned: set[str]) -> list[str]:
 
 
 def _row(
-    study: str, when: str, folder: Path, label: str, seed: int | None, run_id: str, state: State, look: Look
-) -> RunRow:
+    study: str, when: str, folder: Path, label: str, seed: int | None, run_id: str, state: State, look: Look,
+    role: str = "",
+) -> RunRow:  # fmt: skip
     result = state.result
     metrics = result.metrics
     return RunRow(
@@ -206,6 +211,7 @@ def _row(
         folder=folder,
         id=run_id,
         outcome=result.outcome,
+        role=role,
         stale=", ".join(dependencies.changes(result, look)) if state.name in OVER else "",
         metrics=metrics,
         marks=seen_marks(folder),

@@ -21,6 +21,7 @@ from gptlab.store import locks
 from gptlab.store.damage import DamagedError, load_object, reason
 from gptlab.store.names import CRASH, HISTORY, MANIFEST, RESULT, RUN_NAME
 from gptlab.store.result import RECORDED, Result, parse_result
+from gptlab.tuned import Outcome
 
 OVER = ("finished", "diverged")  # nothing more comes, and the numbers are those of the whole run
 STATES = (*RECORDED, "planned", "running", "crashed", "damaged")
@@ -146,3 +147,13 @@ def _id_in(folder: Path) -> str:
         if isinstance(stated, str):
             return stated
     return ""
+
+
+def trial_of(study: Path, run_id: str, wanted: str, metric: str, known: dict[str, list[str]]) -> Outcome | None:
+    """What came of a trial of a tuning; None where it has not ended. `wanted`, `known`: as in `folder_of`."""
+    state = state_of(study / folder_of(study, run_id, wanted, known))
+    if state.name not in OVER:
+        return None
+    metrics = state.result.metrics
+    diverged = state.name == "diverged" or state.result.outcome == "diverged"
+    return Outcome(metrics.get(metric), diverged, metrics.get("initial_loss"), metrics.get("final_loss"))

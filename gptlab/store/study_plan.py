@@ -15,6 +15,7 @@ from gptlab.store.csv_text import is_missing
 from gptlab.store.damage import DamagedError, load_object, parsing
 from gptlab.store.names import PLAN, RESULT, STAMP, seed_in
 from gptlab.store.result import parse_result, whole
+from gptlab.tuned import Protocol
 from gptlab.twin import Twin, parsed
 
 
@@ -29,6 +30,22 @@ class PlanEntry:
     baseline_id: str | None = None
     delta: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
+    arm: str = ""  # label of the variant that it is a trial or a control of
+    value: float | None = None  # of what is tuned, in a trial
+
+
+@dataclass(frozen=True)
+class StoredTuning:
+    """What was tuned before the runs of the plan. `values`: label of a variant -> what it tried, rising.
+
+    `chosen`: label -> value, empty while trials are to come. `controls`: variants at the value of their baseline.
+    """
+
+    protocol: Protocol
+    values: Mapping[str, tuple[float, ...]]
+    trials: tuple[PlanEntry, ...]
+    chosen: Mapping[str, float]
+    controls: tuple[PlanEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,7 @@ class StoredPlan:
     margin: str = ""  # a difference in the primary metric that does not matter; empty for none
     twins: Mapping[str, Twin] = field(default_factory=dict)  # label -> what was solved, of matched variants
     labels: Mapping[str, str] = field(default_factory=dict)  # label -> what tables and figures call it
+    tuning: StoredTuning | None = None
 
 
 def load_plan(folder: Path) -> StoredPlan:
@@ -85,6 +103,7 @@ def parse_plan(content: dict[str, Any]) -> StoredPlan:
         margin=str(content.get("margin") or ""),
         twins=parsed(content.get("match")),
         labels=_parse_labels(content.get("labels")),
+        tuning=_parse_tuning(content.get("tune")),
     )
 
 
@@ -105,6 +124,29 @@ def check_names(key: str, labels: Iterable[str], names: Mapping[str, str]) -> No
             raise wrong_value(key.format(label), names.get(label, label), why, code="name-twice", other=other)
 
 
+def _parse_tuning(recorded: Any) -> StoredTuning | None:
+    """DamagedError for a record that is not as it should be: without it, nobody can tell what chose the values."""
+    if not isinstance(recorded, dict):
+        return None
+    with parsing(PLAN):
+        arms = recorded["arms"]
+        return StoredTuning(
+            protocol=Protocol(
+                key=str(recorded["key"]),
+                factor=float(recorded["factor"]),
+                points=int(recorded["points"]),
+                max_trials=int(recorded["max_trials"]),
+                seeds=tuple(int(seed) for seed in recorded["seeds"]),
+                metric=str(recorded["metric"]),
+                lower=recorded["lower"] is True,
+            ),
+            values={str(arm): tuple(map(float, found["values"])) for arm, found in arms.items()},
+            trials=tuple(map(_parse_run, recorded["trials"])),
+            chosen={str(arm): float(v["chosen"]) for arm, v in arms.items() if v["chosen"] is not None},
+            controls=tuple(map(_parse_run, recorded["controls"])),
+        )
+
+
 def _parse_labels(labels: Any) -> dict[str, str]:
     return {str(label): str(name) for label, name in labels.items()} if isinstance(labels, dict) else {}
 
@@ -120,7 +162,9 @@ def _parse_run(run: Any) -> PlanEntry:
         raise ValueError(f"folder {str(folder)[:80]!r} is not a name")
     overrides = tuple(str(text) for text in run.get("overrides") or ())
     baseline = baseline and str(baseline)
-    return PlanEntry(str(run["id"]), str(run["label"]), seed, folder, baseline, delta, overrides)
+    arm, value = str(run.get("arm") or ""), run.get("value")
+    value = float(value) if isinstance(value, int | float) else None
+    return PlanEntry(str(run["id"]), str(run["label"]), seed, folder, baseline, delta, overrides, arm, value)
 
 
 def _run_folders(folder: Path) -> list[Path]:

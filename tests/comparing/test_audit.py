@@ -13,14 +13,13 @@ from gptlab.cli import main
 from gptlab.comparing.audit import audit, listed
 from tests.support.refusals import refused, refused_command
 from tests.support.seeded import Arm, make_seeded
+from tests.support.tuned import Curves, bowl, tuned_study
 
 PLANNED, BEGAN = "2026-01-02T00:00:00.000+00:00", "2026-01-02T01:00:00.000+00:00"
 SEEDS = range(1, 6)
 TRAIN = {"budget": 100, "budget_unit": "steps"}
-TUNED = {
-    "seeds": [101, 102],
-    "arms": {name: {"trials": 5, "edge": False, "sensitivity": 0.1} for name in ("none", "x")},
-}
+CURVES: Curves = {"none": bowl(), "x": bowl(0.02)}
+CHOSEN: dict[str, float | None] = {"none": 0.01, "x": 0.02}
 ADDED = {"when": "", "command": [], "seeds": [5], "variants": ["x"], "results": 8}
 LADDER = {
     "parameters": [1e4, 3e4, 6e4, 2e5, 5e5],
@@ -38,7 +37,9 @@ def arm(label: str, shift: float, start: str = BEGAN, steps: int = 100, **more: 
 
 def study(root: Path, *arms: Arm, **plan: Any) -> Path:
     arms = arms or (arm("none", 0), arm("x", -0.3))
-    return make_seeded(root, arms, **{"created": PLANNED, "margin": "1%", "tune": TUNED, "ladder": LADDER, **plan})
+    curves, chosen = plan.pop("curves", CURVES), plan.pop("chosen", CHOSEN)
+    plan = {"created": PLANNED, "margin": "1%", "ladder": LADDER, **plan}
+    return tuned_study(root, arms, curves, chosen, **plan) if curves else make_seeded(root, arms, **plan)
 
 
 def statuses(folder: Path) -> list[str]:
@@ -61,11 +62,12 @@ def test_a_study_that_did_everything_passes(tmp_path: Path, capsys: pytest.Captu
         (1, {"margin": None}, "not asked", "no difference was named"),
         (1, {"created": "2026-01-03"}, "fail", "a run began at"),
         (1, {"created": ""}, "fail", "does not say when"),
-        (2, {"tune": None}, "not asked", "one rate for all arms"),
-        (2, {"tune": {**TUNED, "arms": {"none": {"trials": 5}, "x": {"trials": 9}}}}, "fail", "none 5, x 9"),
-        (2, {"tune": {**TUNED, "arms": {"x": {"trials": 5, "edge": True}}}}, "fail", "edge of the grid: x"),
-        (3, {"tune": None}, "not asked", "nothing was tuned"),
-        (3, {"tune": {**TUNED, "seeds": [5, 101]}}, "fail", "also decide: 5"),
+        (2, {"curves": None}, "not asked", "one rate for all arms"),
+        (2, {"curves": {**CURVES, "x": {**bowl(0.02), 0.08: 3.9}}}, "fail", "none 5, x 6"),
+        (2, {"chosen": {**CHOSEN, "x": 0.04}}, "fail", "not the best of its trials: x"),
+        (2, {"curves": {**CURVES, "x": bowl(0.05)}, "chosen": {**CHOSEN, "x": 0.04}}, "fail", "edge of the grid: x"),
+        (3, {"curves": None}, "not asked", "nothing was tuned"),
+        (3, {"tuning_seeds": (5, 101)}, "fail", "also decide: 5"),
         (5, {"ladder": None}, "not asked", "one size"),
         (5, {"ladder": {"parameters": [1e4, 2e4, 3e4]}}, "fail", "3.0 times"),
         (5, {"ladder": {"parameters": []}}, "fail", "0 sizes"),
@@ -73,8 +75,8 @@ def test_a_study_that_did_everything_passes(tmp_path: Path, capsys: pytest.Captu
         (8, {"ladder": {"parameters": [1, 10, 100]}}, "not asked", "no law"),
         (8, {"ladder": {**LADDER, "parameters": [1, 10, 100, 200]}}, "fail", "4 sizes"),
         (8, {"ladder": {**LADDER, "law": {"entropy_known": True}}}, "fail", "held-out error None"),
-        (9, {"tune": None}, "not asked", "0 of 10 runs failed or diverged"),
-        (9, {"tune": {**TUNED, "arms": {"x": {"trials": 5}}}}, "fail", "no sensitivity of x"),
+        (9, {"curves": None}, "not asked", "0 of 10 runs failed or diverged"),
+        (9, {}, "pass", "0 of 20 trials; sensitivity in nats/token: none 0.096, x 0.14"),
     ],
 )  # fmt: skip
 def test_each_line_by_the_plan(tmp_path: Path, line: int, plan: dict[str, Any], status: str, words: str) -> None:

@@ -577,7 +577,7 @@ def test_hydra_s_own_error_on_request(here: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("bf16_here")
 def test_every_shipped_option_composes(here: Path) -> None:
     groups = Composer().groups
-    assert set(groups) == {"ablation", "data", "experiment", "match", "model", "probes", "train"}
+    assert set(groups) == {"ablation", "data", "experiment", "match", "model", "probes", "train", "tune"}
     for group in ("model", "train", "ablation", "probes", "experiment"):  # a match needs a baseline: planning
         for option in groups[group]:
             compose([f"{group}={option}"])

@@ -22,7 +22,7 @@ from gptlab.model import build, skeleton
 from gptlab.probes.parameters import count
 
 CONF = sources.CONF_DIR
-GROUPS = ("model", "ablation", "data", "probes", "match", "experiment")
+GROUPS = ("model", "ablation", "data", "probes", "match", "tune", "experiment")
 FILES = [path for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 MODELS, ABLATIONS = ([path.stem for path in FILES if path.parent.name == group] for group in ("model", "ablation"))
 VARIANTS = [name for name in ABLATIONS if name != "none"]
