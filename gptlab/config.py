@@ -30,7 +30,7 @@ ON_ERROR = ("continue", "stop")
 ON_INVALID = ("refuse", "skip")
 RERUN_ON = ("nothing", "code", "data", "any")
 ON_CHANGED = ("refuse", "restart", "resume")
-MATCHES = ("none", "params", "params_body", "flops", "training_flops")
+MATCHES = ("none", "params", "params_active", "params_body", "flops", "training_flops")
 
 # Of the model's keys, those that an architecture does not read: they stay at their defaults, and out of config.yaml.
 DEEP_MLP_KEYS = frozenset({"architecture", "layer_sizes", "activation", "shortcut", "init"})

@@ -21,7 +21,7 @@ _SOURCES: dict[str, frozenset[str]] = {
         "unigram_entropy", "steps", "tokens", "training_flops", "train_seconds", "tokens_per_second",
     }),
     "parameters": frozenset({
-        "parameters", "parameters_tied", "parameters_untied", "mib", "flops_forward_per_token",
+        "parameters", "parameters_active", "parameters_tied", "parameters_untied", "mib", "flops_forward_per_token",
         "flops_visible_per_token", "flops_training_per_token",
     }),
     "gradients": frozenset({
@@ -69,6 +69,7 @@ class Metric:
 
 _ALL = (
     Metric("parameters", "parameters", "lower", "exact", "distinct weights; a shared tensor counts once"),
+    Metric("parameters_active", "parameters", "lower", "exact", "weights that a token meets, if it passes some by"),
     Metric("parameters_untied", "parameters", "lower", "exact", "weights if the output head had its own matrix"),
     Metric("parameters_tied", "parameters", "lower", "exact", "weights if the output head shared the token embedding"),
     Metric("mib", "MiB", "lower", "exact", "memory of the weights, as stored (4 bytes each in float32)"),
@@ -102,6 +103,10 @@ _ALL = (
     Metric("branch_ratio", "ratio", "neither", "positive_scale", "RMS of what a branch adds over RMS of the stream"),
     Metric("attention_entropy", "nats", "neither", "stochastic", "mean entropy of the attention weights of a token"),
     Metric("attention_logit_max", "logits", "neither", "stochastic", "largest logit before the attention's softmax"),
+    Metric("router_entropy", "nats", "neither", "stochastic", "mean entropy of a token's shares among the experts"),
+    Metric("expert_load", "ratio", "neither", "stochastic", "tokens of one expert over the mean of all"),
+    Metric("expert_load_max", "ratio", "lower", "stochastic", "tokens of the busiest expert over the mean"),
+    Metric("idle_experts", "fraction", "lower", "stochastic", "experts that no token of the batch has chosen"),
     Metric("dead_fraction", "fraction", "lower", "stochastic", "units without gradient for any token of the batch"),
     Metric("zero_gradient_fraction", "fraction", "neither", "stochastic", "activations whose slope is exactly zero"),
     Metric("effective_rank", "dimensions", "neither", "stochastic", "exp of the entropy of the singular values"),

@@ -9,6 +9,7 @@ from typing import Any
 
 COSTS = {
     "params": "parameters",
+    "params_active": "parameters that a token meets",
     "params_body": "parameters of the blocks",
     "flops": "FLOPs per token",
     "training_flops": "training FLOPs",

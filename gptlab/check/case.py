@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +21,7 @@ from gptlab.probes.hooks import untouched
 from gptlab.probes.memory import physical_memory, weight_bytes
 
 SHORT = 32  # tokens; enough for every check but the one at full length
+Index = Any  # of a tensor
 COPIES = 4  # of the weights, at most at one time: model, gradients, two others to compare with
 
 
@@ -56,6 +59,22 @@ class Case:
         model = model or self.model
         with untouched(model, train), streams.forked(0, "check", stream), torch.no_grad():
             return model(inputs)
+
+    @cached_property
+    def exact_model(self) -> Model:
+        """The same weights in float64."""
+        return copy.deepcopy(self.model).double()
+
+    def rounds(self, before: Tensor, after: Tensor, train: bool = False, part: Index = ...) -> bool:
+        """Whether outputs for two inputs, which differ in float32, are in `part` the same in float64 up to rounding.
+
+        An expert's product over other rows sums in another order; what one token tells another does not round away.
+        """
+        try:
+            one, two = (self.output(inputs, train, model=self.exact_model)[part] for inputs in (before, after))
+        except RuntimeError:  # a part that knows float32 alone
+            return False
+        return largest_gap(one, two) <= 1e-12 * max(1.0, one.abs().max().item())
 
     def loss(self, model: nn.Module, inputs: Tensor) -> Tensor:
         """What training differentiates: cross-entropy against random next tokens, z-loss and auxiliary losses; for

@@ -28,8 +28,9 @@ parameters, forward FLOPs per token, memory (weights; peak of the gradient probe
 training would spend, and below that which runs are there already, and what would be done with them. Nothing is run.
 `-` stands for a number that cannot be had without running; why is said below. `--parts` counts the parameters and the
 forward FLOPs per token of each part of the model, in its first block and in all; the JSON has them always. With
-match=params (params_body, flops, training_flops) it also says what was solved so that a variant costs what its baseline
-costs; with tune=learning_rate, how many trials come first and, once they have ended, what they chose: docs/fairness.md.
+match=params (params_active, params_body, flops, training_flops) it also says what was solved so that a variant costs
+what its baseline costs; with tune=learning_rate, how many trials come first and, once they have ended, what they chose:
+docs/fairness.md.
 
   gptlab plan experiment=chapter4
   gptlab plan --parts
@@ -93,6 +94,10 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     for label, found in by_label.items():
         for why, names in _reasons(found["missing"]).items():
             console.print(Text(printable(f"{label}: {', '.join(names)}: -, because {why}.")), soft_wrap=True)
+    for label, found in by_label.items():
+        if active := found.get("parameters_active"):
+            words = f"{label}: one token meets {active:,} of its {found['parameters']:,} parameters."
+            console.print(Text(printable(words)), soft_wrap=True)
     for label, twin in plan.twins.items():
         console.print(Text(printable(f"{label}: matched: {twin.words}.")), soft_wrap=True)
     if plan.tuning:

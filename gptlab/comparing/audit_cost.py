@@ -55,6 +55,8 @@ def _cost(run: Record, cost: str) -> float | None:
     if cost == "params_body":
         parts = {name: n for name, n in run.metrics.items() if name.startswith("parameters/")}
         return sum(n for name, n in parts.items() if name.partition("/")[2] not in FRAME) if parts else None
+    if cost == "params_active":  # where a token meets all, there is one number
+        return run.metrics.get("parameters_active", run.metrics.get("parameters"))
     return run.metrics.get({"params": "parameters", "flops": "flops_forward_per_token"}.get(cost, cost))
 
 

@@ -15,10 +15,11 @@ from gptlab.model import (
 from gptlab.model.across_layers import shared_keys_values, skips
 from gptlab.model.build import Model, build, learning_rate_scales, skeleton
 from gptlab.model.deep_mlp import DeepMLP
+from gptlab.model.experts import moe
 from gptlab.model.gpt import GPT
 
 __all__ = [
     "GPT", "DeepMLP", "Model", "activations", "attention", "build", "differential", "feed_forward", "heads",
-    "init", "layouts", "learning_rate_scales", "norms", "positions", "shared_keys_values", "shortcuts", "skeleton",
-    "skips",
+    "init", "layouts", "learning_rate_scales", "moe", "norms", "positions", "shared_keys_values", "shortcuts",
+    "skeleton", "skips",
 ]  # fmt: skip

@@ -20,3 +20,11 @@ class CountsMasked(Protocol):
     """A part whose mask makes some of what it computes vain: (beyond its window, and the rest: the causal half)."""
 
     def masked_flops(self, tokens: int) -> tuple[int, int]: ...
+
+
+@runtime_checkable
+class HasIdle(Protocol):
+    """A part some of whose parameters a token passes by, as those of experts that it does not go to."""
+
+    def idle_parameters(self) -> int:
+        """How many."""

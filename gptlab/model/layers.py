@@ -1,16 +1,19 @@
-"""The two kinds of layer that hold nearly all weights. They leave their values to `init` when a model is built.
+"""The kinds of layer that hold nearly all weights. They leave their values to `init` when a model is built.
 
-Outside `uninitialised()` both behave exactly as their torch parents, so a component also works on its own.
+Outside `uninitialised()` they behave exactly as their torch parents, so a component also works on its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 _leave_empty: ContextVar[bool] = ContextVar("leave_empty", default=False)
 
@@ -52,6 +55,35 @@ class Linear(nn.Linear):
     def reset_parameters(self) -> None:
         if not _leave_empty.get():
             super().reset_parameters()
+
+
+class StackedLinear(Linear):
+    """`number` linear layers of one shape: weight (number, out_features, in_features), bias (number, out_features).
+
+    `init` draws the whole stack at once, each number as that of a layer by itself.
+    """
+
+    def __init__(self, number: int, in_features: int, out_features: int, bias: bool = True, **uses: bool) -> None:
+        super().__init__(in_features, out_features, bias=bias, **uses)
+        self.number = number
+        self.weight = nn.Parameter(torch.empty(number, out_features, in_features))
+        if bias:
+            self.bias = nn.Parameter(torch.empty(number, out_features))
+        self.reset_parameters()
+
+    def forward(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # type: ignore[override]
+        """rows (N, in_features), the first counts[0] of them for the first layer, and so on -> (N, out_features)."""
+        bias = self.get_parameter("bias").unbind() if "bias" in dict(self.named_parameters()) else [None] * self.number
+        parts = zip(rows.split(list(counts)), self.weight.unbind(), bias, strict=True)
+        return torch.cat([F.linear(part, weight, shift) for part, weight, shift in parts])
+
+    def reset_parameters(self) -> None:
+        if not _leave_empty.get():
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -1 / math.sqrt(self.in_features), 1 / math.sqrt(self.in_features))
+
+    def extra_repr(self) -> str:
+        return f"number={self.number}, {super().extra_repr()}"
 
 
 class Embedding(nn.Embedding):

@@ -10,11 +10,14 @@ from gptlab.twin import COSTS, FRAME
 def cost_of(config: Config, cost: str) -> float:
     """What a variant costs, counted on the model that is built. ConfigError where it cannot be counted."""
     from gptlab.model import skeleton
-    from gptlab.probes.parameters import counted, group_sizes
+    from gptlab.probes.parameters import counted, group_sizes, idle_parameters
     from gptlab.training.budget import Budget
 
-    if cost in ("params", "params_body"):
-        parts = group_sizes(skeleton(config.model))
+    if cost in ("params", "params_active", "params_body"):
+        model = skeleton(config.model)
+        parts = group_sizes(model)
+        if cost == "params_active":
+            return parts.total() - idle_parameters(model)
         return sum(size for part, size in parts.items() if cost == "params" or part not in FRAME)
     if cost == "flops":
         counts = counted(config)

@@ -20,10 +20,12 @@ from gptlab.data.batches import Batch
 from gptlab.model import GPT, Model
 from gptlab.model.attention import ShowsLogits
 from gptlab.model.branches import Branch
+from gptlab.model.experts.routing import ShowsRouting
 from gptlab.model.feed_forward import ShowsNonlinearities
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
 from gptlab.probes.hooks import in_turn, on_join, untouched
+from gptlab.probes.routing import loads, of_routing
 from gptlab.probes.subject import Measurement, Subject
 from gptlab.registry import register
 
@@ -110,6 +112,19 @@ class _Watch:
         hook = lambda m, x, more: self.add(next(turn), part, of_attention(m.attention_logits(*x, **more)))  # noqa: E731
         self.handles.append(module.register_forward_pre_hook(torch.no_grad()(hook), with_kwargs=True))
 
+    def routing(self, module: ShowsRouting, layers: Layers, part: str) -> None:
+        """Add where `module` sends the tokens that it is called with; each expert has a row of its own."""
+        assert isinstance(module, nn.Module)
+        turn = cycle(layers)
+
+        def see(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            found, layer = module.routing(inputs[0]), next(turn)
+            self.add(layer, part, of_routing(found))
+            for number, load in enumerate(loads(found)):
+                self.add(layer, f"{part} expert {number}", {"expert_load": load})
+
+        self.handles.append(module.register_forward_pre_hook(torch.no_grad()(see)))
+
     def output(self, module: nn.Module, layers: Layers, part: str) -> None:
         turn = cycle(layers)
         hook = lambda _, x, y: self.add(next(turn), part, of_stream(y[0] if isinstance(y, tuple) else y))  # noqa: E731
@@ -136,6 +151,8 @@ def _watch_gpt(watch: _Watch, model: GPT, config: ModelConfig) -> None:
         if part == "feed_forward":
             for module in _nonlinearities(inner, layer_config(config, passed[0])):
                 watch.inputs(module, passed, part, dead)
+        if isinstance(inner, ShowsRouting):
+            watch.routing(inner, passed, part)
         if isinstance(inner, ShowsLogits):
             watch.attention(inner, passed, part)
 

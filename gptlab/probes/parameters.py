@@ -20,6 +20,7 @@ from torch import nn
 from gptlab.config import Config, ModelConfig
 from gptlab.declare.keys_read import chosen
 from gptlab.model import GPT, Model, skeleton
+from gptlab.model.counting import HasIdle
 from gptlab.probes.dry_run import UncountableError
 from gptlab.probes.flop_meter import Spent, metered
 from gptlab.probes.groups import group_of
@@ -57,7 +58,8 @@ class Counts:
 def measure(subject: Subject) -> Measurement:
     """Parameters, bytes and FLOPs, counted on the meta device.
 
-    Metrics: `parameters`, tied and untied, by part, MiB, FLOPs per token.
+    Metrics: `parameters`, tied and untied, those that a token meets (where it does not meet all), by part, MiB, FLOPs
+    per token.
     """
     counts = counted(subject.config)
     notes = [f"{', '.join(names)}: not counted, because {why}" for why, names in reasons(counts.missing).items()]
@@ -80,6 +82,8 @@ def counted(config: Config) -> Counts:
     if head is not None:
         counts["parameters_tied"] = total if config.model.tie_weights else total - head.weight.numel()
         counts["parameters_untied"] = total + head.weight.numel() if config.model.tie_weights else total
+    if idle := idle_parameters(model):
+        counts["parameters_active"] = total - idle
     counts |= {f"parameters/{group}": size for group, size in groups.items()}
     counts["mib"] = weight_bytes(model) / 2**20
     probe = config.probes.parameters
@@ -117,6 +121,11 @@ def group_sizes(model: nn.Module) -> Counter[str]:
     for name, parameter in model.named_parameters():
         sizes[group_of(name)[1]] += parameter.numel()
     return sizes
+
+
+def idle_parameters(model: nn.Module) -> int:
+    """Those that a token passes by, as the parts say that have such."""
+    return sum(module.idle_parameters() for module in model.modules() if isinstance(module, HasIdle))
 
 
 def flops_per_token(model: Model, config: ModelConfig, context: int) -> Flops:

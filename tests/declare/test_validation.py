@@ -187,6 +187,8 @@ OTHER_OPTIONS: dict[str, Any] = {
     "position.scaling": "ntk", "position.original_context": 200, "position.beta_fast": 2.0,
     "position.beta_slow": 4.0, "position.high_freq_factor": 8.0,
     "attention.value_residual": "learned", "attention.every": 1,
+    "feed_forward.expert": "swiglu", "feed_forward.router": "sigmoid", "feed_forward.n_experts": 3,
+    "feed_forward.top_k": 3, "feed_forward.shared": 2,
     "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
 }  # fmt: skip
 _YARN = {"scaling": "yarn", "factor": 2.0, "original_context": 2000}
@@ -196,7 +198,7 @@ STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only bes
     "position.low_freq_factor": _LLAMA3, "position.high_freq_factor": _LLAMA3,
     **{f"position.{name}": _YARN for name in ("original_context", "beta_fast", "beta_slow", "attention_factor")},
 }  # fmt: skip
-GATED_OR_NOT = ("mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
+GATED_OR_NOT = ("moe", "mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
 FEED_FORWARDS = [f"feed_forward={name}" for name in GATED_OR_NOT]
 ATTENTIONS = [f"attention={name}" for name in ("multi_head", "differential", "shared_keys_values")]
 
