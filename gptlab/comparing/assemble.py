@@ -11,6 +11,7 @@ from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row, replace
+from gptlab.comparing.documents import METRIC, over_documents
 from gptlab.comparing.naming import named_sources, names_of
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
@@ -225,6 +226,14 @@ def _fill_cells(variant: Variant, primary: str, limit: Margin | None) -> None:
             primary=first,
             margin=limit if first else None,
         )
+        if (
+            name == METRIC
+            and variant.cells[key].difference is not None
+            and (found := over_documents(variant.runs, base.runs))
+        ):
+            variant.cells[key] = replace(
+                variant.cells[key], documents=found.n, low_documents=found.low, high_documents=found.high
+            )
         if variant.added:
             variant.cells[key] = replace(variant.cells[key], marked=True)
 

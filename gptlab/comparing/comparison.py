@@ -59,6 +59,9 @@ class Cell:
     low: float | None = None
     high: float | None = None
     interval: Literal["t", "range", ""] = ""
+    documents: int | None = None  # held-out documents that both were scored on; of heldout_loss
+    low_documents: float | None = None  # 95 % t interval of the difference over these documents
+    high_documents: float | None = None
     p: float | None = None  # paired t test, two-sided
     p_corrected: float | None = None  # Holm (pooled: Dunnett) for the primary metric, else Benjamini-Hochberg
     p_sign_flip: float | None = None  # exact; primary metric, from eight pairs

@@ -18,6 +18,7 @@ OF_ROW = (
 )  # fmt: skip
 OF_CELL = (
     "n", "mean", "sd", "half_width", "pairs", "expected", "scale", "difference", "relative", "low", "high", "interval",
+    "documents", "low_documents", "high_documents",
     "p", "p_corrected", "p_sign_flip", "p_equivalence", "wins", "noise_units", "spread", "effect", "correlation",
     "detectable", "n_needed", "verdict", "note", "exploratory",
 )  # fmt: skip

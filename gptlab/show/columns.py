@@ -64,6 +64,8 @@ OF_CELL = (
     Column("low", "low", "lower end of the difference's 95 % t interval (two seeds: their range)", PAPER),
     Column("high", "high", "upper end of the difference's 95 % t interval (two seeds: their range)", PAPER),
     Column("interval", "95 % interval", "Student's t on the paired differences", ASKED, "shown", "text"),
+    Column("interval_documents", "95 % over documents", "of heldout_loss: Student's t on the differences document by "
+           "document, the mean over seeds", ASKED, "hidden", "text"),
     Column("p", "p uncorrected", "of the paired t test, by itself", ASKED, "hidden"),
     Column(
         "p_corrected", "p", "of the paired t test, corrected for the number of variants (the primary metric by Holm, "
@@ -184,6 +186,13 @@ def _interval(cell: Cell, places: int, said: bool) -> Entry:
     return _text(interval(cell, places))
 
 
+def _interval_documents(cell: Cell, places: int, said: bool) -> Entry:
+    if cell.low_documents is None or cell.high_documents is None:
+        return EMPTY
+    low, high = (_on_scale(end, cell, places, False) for end in (cell.low_documents, cell.high_documents))
+    return _text(f"{low} to {high} ({cell.documents:,})")
+
+
 def _verdict(cell: Cell, places: int, said: bool) -> Entry:
     if said and cell.verdict == TOO_FEW:
         return Entry(cell.verdict, "")
@@ -195,5 +204,12 @@ def _note(cell: Cell, places: int, said: bool) -> Entry:
     return _text(remainder(cell) if said and cell.verdict == TOO_FEW else cell.note)
 
 
-_WORDS = {"mean_sd": _mean_sd, "interval": _interval, "verdict": _verdict, "note": _note, "n_needed": _seeds_needed}
-_NEEDS = {"interval": "low", "n_needed": "p"}  # without it, nothing is said
+_WORDS = {
+    "mean_sd": _mean_sd,
+    "interval": _interval,
+    "interval_documents": _interval_documents,
+    "verdict": _verdict,
+    "note": _note,
+    "n_needed": _seeds_needed,
+}
+_NEEDS = {"interval": "low", "interval_documents": "low_documents", "n_needed": "p"}  # without it, nothing is said

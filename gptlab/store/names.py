@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 PLAN, PLANS = "plan.json", "plans"  # of a study: the latest plan, and the folder of all of them
 RESULT, MANIFEST, CONFIG, CRASH = "result.json", "manifest.json", "config.yaml", "crash.json"
 LAYERS, GENERATION, SAMPLES, HISTORY = "layers.csv", "generation.json", "samples.json", "metrics.jsonl"
+HELDOUT = "heldout.csv"
 CHECKPOINTS = "checkpoints"
 MARKS = "marks.json"  # what people write beside a run: no part of it
 RUN_NAME = re.compile(r".+-s(?P<seed>\d+)-(?P<id>[0-9a-f]{8,64})")

@@ -14,15 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gptlab.store.csv_text import unguarded
 from gptlab.store.damage import UNREADABLE, DamagedError, parsing, reason
 from gptlab.store.json_text import parse_json
-from gptlab.store.names import GENERATION, HISTORY, LAYERS, RESULT, SAMPLES
+from gptlab.store.names import GENERATION, HELDOUT, HISTORY, LAYERS, RESULT, SAMPLES
 from gptlab.store.result import LARGEST
 
 Rows = Sequence[dict[str, Any]]
+Heldout = Mapping[int, tuple[float, float]]  # document -> its share of the targets, its loss
 WHOLE_LAYER = "all"  # the part that stands for a layer as a whole
 
 
@@ -80,6 +82,16 @@ def read_generation(folder: Path, hashes: Mapping[str, str]) -> Generation:
             for place, (id_, token, margin) in enumerate(zip(ids, tokens, margins, strict=True))
         ]
         return Generation(str(found["prompt"]), str(found["text"]), str(found["new_text"]), rows)
+
+
+def read_heldout(folder: Path, hashes: Mapping[str, str] = MappingProxyType({})) -> Heldout | None:
+    """The loss of each held-out document; None where the run wrote none. DamagedError names the file."""
+    content = _text_of(folder, HELDOUT, hashes)
+    if content is None:
+        return None
+    with parsing(HELDOUT):
+        rows = csv.DictReader(io.StringIO(content, newline=""))
+        return {int(row["document"]): (float(row["share"]), float(row["loss"])) for row in rows}
 
 
 def read_steps(folder: Path, hashes: Mapping[str, str]) -> Rows:
