@@ -107,6 +107,10 @@ class ModelConfig:
     head_dim: int | None = _key(None, low=1, new=True)  # emb_dim / n_heads
 
     layer_sizes: list[int] | None = _key(None, low=1)  # deep_mlp only
+    # Weights of a file, which then implies the keys above. The hash is filled in, or pins what the file must hold.
+    weights: str | None = _key(None, text=True, new=True)
+    weights_sha256: str = _key("", text=True, new=True)
+
     options: dict[str, dict[str, Any]] = _key({})  # options.<slot>: a component's own arguments
     layers: Any = _key({})  # layers.<n> or <from-to>: keys of those blocks alone
     pattern: Any = _key(

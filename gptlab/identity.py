@@ -23,6 +23,7 @@ SCHEMA_VERSION = 2  # 2: scored on rows of the evaluation's own
 NOT_IDENTITY = {
     "label": "a name for tables",
     "output_dir": "where results are put",
+    "model.weights": "where a file lies; what it holds is in model.weights_sha256",
     "experiment": "the question and the study; the run is the same whoever asks",
     "match": "what it solved is a value of the run's own",
     "tune": "what it chose is a value of the run's own",

@@ -23,6 +23,7 @@ COMMANDS = {
     "check": "gptlab.cli.check",
     "diff-model": "gptlab.cli.diff_model",
     "generate": "gptlab.cli.generate",
+    "inspect": "gptlab.cli.weights.inspect",
     "ls": "gptlab.cli.listing",
     "watch": "gptlab.cli.daily.watch",
     "tag": "gptlab.cli.daily.tag",

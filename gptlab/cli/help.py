@@ -18,6 +18,7 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab check [KEY=VALUE ...]     is a variant, yours included, a correct causal language model?
        gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
        gptlab generate RUN              what the model of a run makes of a prompt
+       gptlab inspect PATH              what a file of weights holds, and which model it implies
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
        gptlab watch STUDY               a sweep while it goes on: states, losses so far, time left
        gptlab tag RUN TAG               words by which runs are found again; --remove takes them away

@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from gptlab.config import Config, flatten
-from gptlab.declare import option_texts, sources
+from gptlab.declare import option_texts, sources, weights_file
 from gptlab.declare.hydra_errors import OPTIONS, translated
 from gptlab.declare.layer_spans import as_written, for_hydra, one_key_each
 from gptlab.declare.overrides import ablations, check_key, label, normalised, sets_values, settings
@@ -32,6 +32,7 @@ from gptlab.errors import ConfigError, unknown
 
 HYDRA_BASE = "1.3"
 _SEED = re.compile(r"seed=\d+")
+_MODEL = re.compile(r"model=[\w/]+")
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,9 @@ class Composer:
                     override=override.input_line,
                 )
         composed = self._composed(texts)
+        if weights_file.weights_of(composed):
+            weights_file.refuse_choice(parsed)
+            weights_file.check_said(composed)
         if (retyped := option_texts.quoted(texts, composed)) != texts:
             return self.job(retyped)
         composed = option_texts.as_written(composed, self._files.written)
@@ -198,19 +202,34 @@ class Composer:
         seeds = [text for text in texts if _SEED.fullmatch(text)]
         rest = tuple(text for text in texts if text not in seeds)
         if rest not in self._bare:
-            plain = OmegaConf.to_container(self.load(rest), resolve=False)
-            assert isinstance(plain, dict)
-            self._bare[rest] = {str(key): value for key, value in plain.items() if key != "hydra"}
-            model = self._bare[rest]["model"]
-            if isinstance(model, dict):
-                model["layers"] = one_key_each(model.get("layers", {}))
+            plain = self._loaded(rest)
+            if weights := weights_file.weights_of(plain):
+                plain = self._with_file(rest, weights)
+            self._bare[rest] = plain
         seed = {"seed": int(seeds[0].partition("=")[2])} if seeds else {}
         return {**self._bare[rest], **seed}
+
+    def _loaded(self, texts: Sequence[str]) -> dict[str, Any]:
+        plain = OmegaConf.to_container(self.load(texts), resolve=False)
+        assert isinstance(plain, dict)
+        model = plain.get("model")
+        if isinstance(model, dict):
+            model["layers"] = one_key_each(model.get("layers", {}))
+        return {str(key): value for key, value in plain.items() if key != "hydra"}
+
+    def _with_file(self, texts: Sequence[str], weights: str) -> dict[str, Any]:
+        """The composition with what a file of weights implies in the place of the preset of a model."""
+        name, body = weights_file.preset(weights)
+        self._files.made[f"model/{name}"] = body
+        plain = self._loaded([*(text for text in texts if not _MODEL.fullmatch(text)), f"model={name}"])
+        plain["model"]["weights"] = body["weights"]
+        return plain
 
     def _changed(self, composed: dict[str, Any], parsed: Sequence[Override]) -> dict[str, Any]:
         """What was typed, and what ablations set beyond what the chosen model, data, probes and experiment say."""
         choices = [o for o in parsed if o.key_or_group in self.groups and isinstance(o.value(), str)]
         base = tuple(str(o.input_line) for o in choices if o.key_or_group != "ablation")
+        base += tuple(str(o.input_line) for o in parsed if o.key_or_group == "model.weights")
         if base not in self._plain:
             self._plain[base] = flatten(self._composed(base))
         before, after = self._plain[base], flatten(composed)
@@ -237,7 +256,8 @@ def store_schema() -> None:
 
 def _beyond_choices(parsed: Sequence[Override]) -> dict[str, str]:
     """What one config on its own is called after: the values. The choice of model or data is what they stand on."""
-    return {key: value for key, value in settings(parsed).items() if "." in key or key == "rng"}
+    chosen = ("model.weights", "model.weights_sha256")
+    return {key: value for key, value in settings(parsed).items() if ("." in key or key == "rng") and key not in chosen}
 
 
 def _refuse_repeats(parsed: Sequence[Override]) -> None:

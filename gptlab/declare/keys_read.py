@@ -17,6 +17,7 @@ from gptlab.model.slots import inner_parts
 _SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
 _GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
 _GPT_FRAME |= {"embedding_scale", "embedding_multiplier", "head", "layers", "pattern"}
+_GPT_FRAME |= {"weights", "weights_sha256"}
 # Keys that only a block reads, each with the branch that it belongs to.
 ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})
 FEED_FORWARD_KEYS = frozenset({"feed_forward", "shortcut_feed_forward"})

@@ -32,6 +32,7 @@ class CheckedRepository(ConfigRepository):
         self._folders = folders
         self._files: dict[str, UserFile] = {}
         self.written: Written = {}  # options, as the files that were loaded have them
+        self.made: dict[str, dict[str, Any]] = {}  # presets that no file holds: what the weights of a file imply
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CheckedRepository:
         """Hydra copies it for each composition, to give it other sources; what was looked at stays known."""
@@ -40,6 +41,9 @@ class CheckedRepository(ConfigRepository):
     def load_config(self, config_path: str) -> ConfigResult | None:
         """As Hydra's. ConfigError, with file and line, for a file of the user's that cannot be used."""
         name = config_path.removesuffix(".yaml")
+        if name in self.made:
+            body = OmegaConf.create(self.made[name])
+            return ConfigResult("gptlab", f"made://{name}", body, {"package": None}, defaults_list=[])
         if "/" in name:
             refuse_two(self._folders, name)
         source = self._find_object_source(config_path, ObjectType.CONFIG)

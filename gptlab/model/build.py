@@ -14,8 +14,9 @@ Neither touches the global random state.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ from gptlab.model.gpt import GPT
 from gptlab.model.init import Draw, ScalesRates, TorchInit
 from gptlab.model.layers import Linear, uninitialised
 from gptlab.model.slots import Parts
+from gptlab.weights.loading import Fit, fit_into, fit_whole, opened, put, shapes_of
 
 Init = Callable[[nn.Module, str], Draw | None]
 Model = GPT | DeepMLP
@@ -36,10 +38,38 @@ ARCHITECTURES: dict[str, type[GPT] | type[DeepMLP]] = {"gpt": GPT, "deep_mlp": D
 def build(config: Config) -> Model:
     """The model that `config` declares, with the initial weights of `config.seed`, in float32 on the CPU, in eval mode.
 
-    Token ids (B, T) in, logits (B, T, vocab_size) out. The same config gives the same bits.
+    Token ids (B, T) in, logits (B, T, vocab_size) out. The same config gives the same bits. With `model.weights`, what
+    the file gives takes the place of what would be drawn; GptlabError where it cannot be read, or has changed.
     """
+    fit = weights_fit(config.model)
     with uninitialised(), streams.forked(config.seed, "construction"):
         model = ARCHITECTURES[config.model.architecture](config.model)
+    if fit is None or not fit.whole:
+        _draw(model, config)
+    if fit is not None:
+        put(model, fit)
+    return model.eval()
+
+
+def weights_fit(model: ModelConfig) -> Fit | None:
+    """What of the file that `model.weights` names goes into this model; None where it names none. Reads headers alone.
+
+    GptlabError for a file that does not hold the whole of the model that it implies.
+    """
+    if model.weights is None:
+        return None
+    found = opened(model)
+    fit_whole(found, shapes_of(skeleton(implied_model(found.model))))
+    return fit_into(found, shapes_of(skeleton(model)))
+
+
+def implied_model(said: Mapping[str, Any]) -> ModelConfig:
+    """The model that a file implies, for its names and shapes: how many heads there are leaves no trace in them."""
+    return ModelConfig(**{"n_heads": 1, **{key: value for key, value in said.items() if value is not None}})
+
+
+def _draw(model: nn.Module, config: Config) -> None:
+    """Initial weights, as the config's init and its streams have them."""
     init = Parts(config.model)("init")
     with torch.no_grad():
         if config.rng == "paired":
@@ -49,7 +79,6 @@ def build(config: Config) -> Model:
             for _, parameter, draw in _draws(model, init):
                 _fill(parameter, draw, generator)
         _reset_others(model, config.seed)
-    return model.eval()
 
 
 def skeleton(config: ModelConfig) -> Model:

@@ -175,7 +175,10 @@ def threads(number: int) -> Iterator[None]:
 def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dict[str, Any], resume: bool) -> None:
     """Run the probes, then the training, and record the data, if any was used."""
     from gptlab import probes  # torch, only now
+    from gptlab.model.build import weights_fit
 
+    if fit := weights_fit(config.model):
+        result["warnings"] += fit.sentences()
     subject = probes.Subject(config)
     tables: dict[str, list[dict[str, Any]]] = {}
     for probe in probes.chosen(config):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def trained(run: Path) -> Trained:
             value=config.train.keep_checkpoints,
             refused=refused,
         )
-    model = build(config)
+    model = build(replace(config, model=replace(config.model, weights=None)))  # a file of its own is needed no more
     checkpoint.put_weights(model, saved.weights)
     return Trained(model, tokenizer, config, saved.step, tuple(refused))
 
