@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
             "add: name a study's folder and what to add: gptlab add outputs/runs seed=4,5.", code="add-what"
         )
     command = grown_command(one_folder("add", folders, ""), added)
-    tell(f"the study's command is now: {' '.join(command)}")
+    tell(f"the study's command is now: {shlex.join(['gptlab', *command])}")
     if given.plan:
         from gptlab.cli import plan
 

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         print(json_text(found.to_json(), indent=1))
     else:
         print(f"{printable(found.study)}: {found.verdict} (protocol {found.protocol[:12]})")
-        for line in listed(found.lines):
+        for line in listed(found.lines, found.command):
             print(printable(line))
         for note in found.notes:
             print(printable(note))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ Nothing is written. Exit code 0: no line failed; 1: one did; 2: the command is w
   gptlab check model=tiny ablation=mine
   gptlab check model=tiny model.norm=my_norm 'plugins=[my_module]'"""
 _COLORS = {"pass": "green", "fail": "bold red", "not applicable": "dim"}
+WIDE = 200  # characters in a pipe: as wide as the words need
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -84,18 +84,18 @@ def _chooses(text: str) -> bool:
 
 def _print(report: Report) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from gptlab.show.layout import print_whole, written
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("check", "verdict", "what was seen"):
         table.add_column(heading, overflow="fold", no_wrap=heading != "what was seen")
     for line in report.lines:
         table.add_row(Text(line.check), Text(line.status, style=_COLORS[line.status]), Text(line.reason))
-    # A pipe has no width: let it be as wide as the words need.
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     count = {status: sum(line.status == status for line in report.lines) for status in _COLORS}
     said = ", ".join(f"{number} {status}" for status, number in count.items() if number)
-    console.print(table)
-    console.print(Text(f"{report.label}: {said}"), soft_wrap=True)
+    with written(piped=WIDE) as console:
+        print_whole(console, table)
+        console.print(Text(f"{report.label}: {said}"), soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ docs/fairness.md.
   gptlab plan experiment=chapter4
   gptlab plan --parts
   gptlab plan model=gpt3_175b"""
+WIDE = 200  # characters in a pipe: as wide as the words need
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,9 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.format == "json":
         print(harmless_json(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False)))
     else:
-        _print_table(plan, costs)
-        if given.parts:
-            _print_parts(plan, costs)
+        _print_tables(plan, costs, given.parts)
         if plan.analysis:
             print(f"Then the analysis {analyses.describe(plan.runs[0].config.experiment)}")
         work = at_work(plan)
@@ -80,8 +78,19 @@ def _document(plan: Plan, costs: dict[str, dict[str, Any]], decisions: Sequence[
     return document
 
 
-def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
+def _print_tables(plan: Plan, costs: dict[str, dict[str, Any]], parts: bool) -> None:
+    from gptlab.show.layout import written
+
+    with written(piped=WIDE) as console:
+        _print_table(console, plan, costs)
+        if parts:
+            _print_parts(console, plan, costs)
+
+
+def _print_table(console: Console, plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     from rich.text import Text
+
+    from gptlab.show.layout import print_whole
 
     table = _table("variant", "parameters", "difference", "FLOPs/token", "weights MiB", "peak MiB", "changed")
     labels = {run.id: run.label for run in plan.runs}
@@ -89,8 +98,7 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     for run in _variants(plan):
         base = by_label.get(labels.get(run.baseline_id or "", ""))
         table.add_row(*(Text(printable(cell)) for cell in _cells(run, by_label[run.label], base)))
-    console = _console()
-    console.print(table)
+    print_whole(console, table)
     for label, found in by_label.items():
         for why, names in _reasons(found["missing"]).items():
             console.print(Text(printable(f"{label}: {', '.join(names)}: -, because {why}.")), soft_wrap=True)
@@ -111,9 +119,11 @@ def _print_table(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     console.print(Text(printable(sentences)), soft_wrap=True)
 
 
-def _print_parts(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
+def _print_parts(console: Console, plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
     """Parameters and forward FLOPs per token by part: of the first block, and of the whole model."""
     from rich.text import Text
+
+    from gptlab.show.layout import print_whole
 
     table = _table(
         "variant",
@@ -133,7 +143,7 @@ def _print_parts(plan: Plan, costs: dict[str, dict[str, Any]]) -> None:
             counted = [*_part(part, cost["block"], sizes, cost["parameters"])]
             counted += ["-"] * 3 if flops is None else _part(part, cost["block_flops"], flops, total)
             table.add_row(*(Text(printable(cell)) for cell in (run.label, part, *counted)))
-    _console().print(table)
+    print_whole(console, table)
 
 
 def _part(part: str, block: dict[str, float], model: dict[str, float], total: float) -> list[str]:
@@ -151,15 +161,9 @@ def _table(*headings: str) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("variant", "part", "changed") else "right")
+        words = heading in ("variant", "part", "changed")
+        table.add_column(heading, justify="left" if words else "right", no_wrap=not words, overflow="fold")
     return table
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # A pipe has no width: let it be as wide as the words need.
-    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
 
 
 def _reasons(missing: dict[str, str]) -> dict[str, list[str]]:

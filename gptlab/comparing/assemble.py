@@ -12,7 +12,7 @@ from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
 from gptlab.comparing.comparison import Comparison, Key, Number, Row, replace
 from gptlab.comparing.documents import METRIC, over_documents
-from gptlab.comparing.naming import named_sources, names_of
+from gptlab.comparing.naming import in_rows, named_sources, names_of, shown_names
 from gptlab.comparing.pooled import pool_noise
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
@@ -42,9 +42,9 @@ def compare(
 ) -> Comparison:
     """Compare the runs in `paths`: study folders, or run folders.
 
-    `baseline`: a variant's label, in place of the planned one. `metrics`: those to show. `by="step"` adds the values at
-    several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01, "1%"); the
-    planned one by default.
+    `baseline`: a variant's label or its name, in place of the planned one. `metrics`: those to show. `by="step"` adds
+    the values at several budgets of training. `margin`: a difference in the primary metric that does not matter (0.01,
+    "1%"); the planned one by default.
     `pooled`: one spread for all arms in the primary metric, and Dunnett's test. `labels`: variants get the names of
     `experiment.labels`, and these (label -> name, or LABEL=NAME texts); without it, rows have the labels of the files.
     ConfigError for whatever cannot be compared, by name.
@@ -58,11 +58,16 @@ def compare(
     planned = {source.plan.margin for source in sources}
     if limit is None and len(planned) == 1 and (text := next(iter(planned))):
         limit = Margin.parse(text)
+    names = names_of((source.plan for source in sources), labels) if labels is not None else {}
     if labels is not None:
-        names = names_of((source.plan for source in sources), labels)
         sources = named_sources(sources, names)
-        baseline = names.get(baseline, baseline) if baseline else None
-    return compare_sources(sources, baseline, metrics, by, limit, pooled)
+    known = names or shown_names(source.plan for source in sources)
+    try:
+        return compare_sources(sources, in_rows(baseline, known, bool(names)), metrics, by, limit, pooled)
+    except ConfigError as error:
+        if (error.code, error.key) != ("unknown-name", "baseline"):
+            raise
+        raise unknown("baseline", str(baseline), {*error.facts["allowed"], *known, *known.values()}) from None
 
 
 @no_collection()

@@ -39,6 +39,7 @@ class Audit:
     protocol: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
+    command: str = ""  # of the study, for a shell
 
     @property
     def verdict(self) -> Status:
@@ -107,7 +108,7 @@ def _judged(folder: Path, latest: dict[str, Any], comparison: Comparison) -> Aud
     )
     notes = (f"{row.label}: {flag}." for row in comparison.rows for flag in row.flags if flag.startswith(OTHER))
     archived = cautions.archived(comparison.sources)
-    return Audit(comparison.title, folder, lines.protocol(first), found, (*notes, *archived))
+    return Audit(comparison.title, folder, lines.protocol(first), found, (*notes, *archived), command)
 
 
 def _only_plan(folder: Path) -> dict[str, Any] | None:
@@ -118,11 +119,19 @@ def _only_plan(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def listed(judged: Sequence[Line]) -> list[str]:
-    """The lines as text: number, status, name, reason, and what would mend it."""
+def listed(judged: Sequence[Line], command: str = "") -> list[str]:
+    """The lines as text: number, status, name, reason, and what would mend it.
+
+    `command`: the study's own, which mending mostly is with a word more. It is said once, below.
+    """
     found = []
+    beyond = False
     for number, line in enumerate(judged, 1):
         found.append(f"{number:2}  {line.status:9}  {line.name}: {line.reason}")
         if line.mend and line.status != PASS:
-            found.append(f"{'':15}{line.mend}")
-    return found
+            own = bool(command) and (line.mend == command or line.mend.startswith(f"{command} "))
+            beyond = beyond or own
+            added = line.mend.removeprefix(command).strip()
+            words = (f"add {added}" if added else "run the command again") if own else line.mend
+            found.append(f"{'':15}{words}")
+    return [*found, f"The study's command: {command}"] if beyond else found

@@ -33,6 +33,21 @@ def names_of(plans: Iterable[StoredPlan], asked: Names | Sequence[str]) -> dict[
     return names
 
 
+def shown_names(plans: Iterable[StoredPlan]) -> dict[str, str]:
+    """The plans' names; none where they would not tell the variants apart."""
+    try:
+        return names_of(plans, {})
+    except ConfigError:
+        return {}
+
+
+def in_rows(typed: str | None, names: Names, by_name: bool) -> str | None:
+    """A variant that was chosen by its label or by its name, as rows have it: `by_name` or not. A label goes first."""
+    if typed is not None and typed in names:
+        return names[typed] if by_name else typed
+    return typed if by_name else next((label for label, name in names.items() if name == typed), typed)
+
+
 def named_sources(sources: Sequence[Source], names: Names) -> list[Source]:
     """The same sources with the names in place of the labels."""
     return [

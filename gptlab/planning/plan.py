@@ -15,10 +15,11 @@ from gptlab.config import Config, MatchConfig, TuneConfig
 from gptlab.declare.composer import Composer, Job
 from gptlab.declare.overrides import label, settings, slug
 from gptlab.errors import wrong_value
-from gptlab.identity import delta, identity, variant
+from gptlab.identity import identity, variant
 from gptlab.planning import matching as twins
 from gptlab.planning import rules, sweep, tune_keys
 from gptlab.planning.baselines import pair
+from gptlab.planning.changed import changed
 from gptlab.planning.label_names import names_of
 from gptlab.planning.members import compose_members, named_run, say_skipped
 from gptlab.planning.tuning import Tuning, first_stage
@@ -235,7 +236,7 @@ def _planned(job: Job, baseline: Job | None, jobs: Sequence[Job], twin: Twin | N
         folder=f"{slug(job.config.label)}-s{job.config.seed}-{own[:8]}",
         overrides=job.overrides,
         baseline_id=identity(baseline.config) if baseline and runs else None,
-        delta=delta(baseline.config, job.config) if baseline else {},
+        delta=changed(baseline.config, job.config) if baseline else {},
         config=replace(job.config, match=MatchConfig(), tune=TuneConfig()),  # solved: nothing is left to match or tune
         twin=twin,
     )

@@ -16,7 +16,8 @@ from gptlab.config import Config, TuneConfig
 from gptlab.declare.overrides import slug
 from gptlab.declare.to_config import settled_and_checked
 from gptlab.errors import ConfigError
-from gptlab.identity import delta, identity
+from gptlab.identity import identity
+from gptlab.planning.changed import changed
 from gptlab.planning.tune_keys import checked, value_of, with_value
 from gptlab.store.names import ID_LENGTH
 from gptlab.store.states import run_folders, trial_of
@@ -219,4 +220,4 @@ def _against(run: PlannedRun, base: PlannedRun | None) -> PlannedRun:
     """The run, compared with `base`."""
     if base is None:
         return replace(run, baseline_id=None)
-    return replace(run, baseline_id=base.id, delta=delta(base.config, run.config))
+    return replace(run, baseline_id=base.id, delta=changed(base.config, run.config))

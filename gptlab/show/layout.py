@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -55,13 +56,24 @@ def label(text: str, style: str = "") -> Text:
     return Text("\n".join(lines(text, LABEL_WIDTH)), style)
 
 
-def make_console(width: int | None, file: TextIO | None) -> Console:
-    """A console on `file`: no markup in user text, no notebook magic, a fixed width where there is no terminal."""
+def make_console(width: int | None, file: TextIO | None, piped: int = PIPED_WIDTH) -> Console:
+    """A console on `file`: no markup in user text, no notebook magic, and where there is no terminal the width that
+    COLUMNS says, else `piped`."""
     file = file or sys.stdout
     if width is None and not file.isatty():
         columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() and int(columns) else PIPED_WIDTH
+        width = int(columns) if columns.isdecimal() and int(columns) else piped
     return Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False)
+
+
+@contextmanager
+def written(piped: int = PIPED_WIDTH) -> Iterator[Console]:
+    """A console on standard output for the body; what it printed is written when the body ends, without blanks at the
+    ends of lines. `piped` as in `make_console`."""
+    console = make_console(None, None, piped)
+    with console.capture() as capture:
+        yield console
+    emit(console, capture.get())
 
 
 def emit(console: Console, text: str) -> None:

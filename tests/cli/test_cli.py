@@ -213,6 +213,22 @@ def test_plan_names_each_difference(capsys: pytest.CaptureFixture[str]) -> None:
     assert "added" in err and not Path("outputs").exists()
 
 
+@pytest.mark.parametrize("parts", [[], ["--parts"]])
+def test_the_plan_s_tables_follow_columns_and_end_where_their_words_end(
+    parts: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["plan", "model=tiny", "ablation=post_ln,partial_rope", *parts]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    narrow, wide = lines(120), lines(300)
+    assert [line for line in (*narrow, *wide) if line != line.rstrip()] == []
+    rows = [line for line in narrow if line.startswith(" ")]
+    assert max(map(len, rows)) <= 120 < max(map(len, wide))
+    assert any("43,712" in line for line in rows), "no number is cut"
+
+
 def test_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "model=gpt3_175b", "--format", "json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]

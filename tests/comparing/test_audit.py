@@ -11,6 +11,7 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.comparing.audit import audit, listed
+from gptlab.comparing.audit_lines import Line
 from tests.support.refusals import refused, refused_command
 from tests.support.seeded import Arm, make_seeded
 from tests.support.tuned import Curves, bowl, tuned_study
@@ -197,3 +198,23 @@ def test_the_lines_are_numbered_from_one(tmp_path: Path) -> None:
     found = audit(study(tmp_path))
     numbers = [int(text.split()[0]) for text in listed(found.lines) if not text.startswith("   ")]
     assert numbers == list(range(1, len(found.lines) + 1)) == [line["line"] for line in found.to_json()["lines"]]
+
+
+def test_the_study_s_command_is_said_once_and_what_is_added_to_it_below_each_line() -> None:
+    command = "gptlab seed=1,2 'ablation=[a,b]'"
+    judged = [
+        Line("one", "fail", "no", f"{command} tune=learning_rate"),
+        Line("two", "not asked", "no", command),
+        Line("three", "fail", "no", "gptlab other"),
+        Line("four", "pass", "yes", f"{command} never=shown"),
+    ]
+    text = [line.strip() for line in listed(judged, command)]
+    mends = [line for line in text if not line[0].isdigit()]
+    assert mends == [
+        "add tune=learning_rate",
+        "run the command again",
+        "gptlab other",
+        f"The study's command: {command}",
+    ]
+    assert f"{command} tune=learning_rate" in "".join(listed(judged))
+    assert len(listed(judged[2:], command)) == 3, "nothing is added to it"

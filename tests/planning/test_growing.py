@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,12 @@ def test_old_and_new_variants_times_old_and_new_seeds(here: Path, capsys: pytest
     capsys.readouterr()
     assert main(["add", str(STUDY), "seed=3"]) == 2
     assert main(["add", str(STUDY)]) == 2
-    assert main(["add", str(STUDY), "seed=4", "--plan"]) == 0
-    assert "seeds 1, 2, 3, 4" in capsys.readouterr().out
+    capsys.readouterr()
+    assert main(["add", str(STUDY), "seed=4", "ablation=[relu,post_ln]", "--plan"]) == 0
+    out, err = capsys.readouterr()
+    assert "seeds 1, 2, 3, 4" in out
+    said = next(line for line in err.splitlines() if "command is now: " in line).split("command is now: ")[1]
+    assert shlex.split(said) == ["gptlab", *FAST, "ablation=none,relu,silu,[relu,post_ln]", "seed=1,2,3,4"]
     assert runs() == [(label, seed) for label in ("baseline", "relu", "silu") for seed in (1, 2, 3)]
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from gptlab.cli import main
 from gptlab.declare import sources
+from gptlab.declare.composer import compose
 from gptlab.errors import GptlabError
+from gptlab.planning.changed import option_defaults
 from gptlab.planning.plan import Plan, expand
 from tests.support.refusals import check_refusal
 
@@ -321,3 +323,22 @@ def test_a_plan_says_what_training_takes(capsys: pytest.CaptureFixture[str]) -> 
     assert large["peak_mib"] > 5 * small["peak_mib"]  # activations are most of it
     assert main([*words, "train.batch_size=4"]) == 0
     assert "Each trains 8 steps: 2,048 tokens, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "pair"),
+    [
+        ("ablation=attention_gate_headwise", "model.options.attention.gate", ("none", "headwise")),
+        ("ablation=logit_scale", "model.options.head.scale", (1.0, 0.125)),
+        ("ablation=partial_rope", "model.options.position.fraction", (None, 0.25)),  # learned positions have no such
+    ],
+)
+def test_an_option_that_the_baseline_leaves_at_its_default_is_written_out(words: str, key: str, pair: object) -> None:
+    base, variant = expand(["model=tiny", f"{words.replace('=', '=none,')}"]).runs
+    assert variant.delta[key] == pair
+    assert base.delta == {}
+
+
+def test_options_of_the_data_have_their_defaults_too() -> None:
+    found = option_defaults(compose(["model=tiny", "data=markov", "data.options.order=1", "train.budget=5"]))
+    assert (found["data.options.order"], found["model.options.attention.gate"]) == (2, "none")

@@ -19,6 +19,7 @@ from gptlab.planning.plan import expand
 from gptlab.show.exports import export
 from gptlab.store.study_plan import PlanEntry, StoredPlan
 from gptlab.twin import Twin
+from tests.support.refusals import refused
 from tests.support.seeded import Arm, make_seeded
 
 PLAN = ["model=tiny", "ablation=none,relu,post_ln"]
@@ -150,3 +151,20 @@ def test_a_matched_twin_goes_by_its_name_wherever_it_is_spoken_of() -> None:
 
 def test_a_label_may_hold_an_equals_sign() -> None:
     assert names_of([_plan("n_layers=12", "n_layers=1")], ["n_layers=12=Deep = 12"]) == {"n_layers=12": "Deep = 12"}
+
+
+@pytest.mark.parametrize("typed", ["post_ln", "Post-LN"])
+@pytest.mark.parametrize("labels", [None, {}, {"relu": "ReLU"}])
+def test_a_baseline_is_chosen_by_its_label_or_by_its_name(
+    tmp_path: Path, typed: str, labels: dict[str, str] | None
+) -> None:
+    found = compare([_study(tmp_path)], baseline=typed, labels=labels)
+    assert found.baseline == ("post_ln" if labels is None else "Post-LN")
+    assert {row.baseline for row in found.rows} == {None, found.baseline}
+
+
+@pytest.mark.parametrize("labels", [None, {}])
+def test_a_baseline_that_nobody_is_lists_labels_and_names(tmp_path: Path, labels: dict[str, str] | None) -> None:
+    with refused("unknown-name", key="baseline", value="Post-NL", suggestion="Post-LN") as caught:
+        compare([_study(tmp_path)], baseline="Post-NL", labels=labels)
+    assert caught.value.facts["allowed"] == ["GPT-2", "Post-LN", "none", "post_ln", "relu"]
