@@ -32,7 +32,7 @@ NEEDS = {"data/text": "data.path='TEXT'", "data/string": "data.text='Every effor
 PACKAGE = "# @package _global_"
 SMALL = 2_000_000
 # A number with thousands separators, and what it counts: `1,234 parameters`, `1,234 tied`, `1,234 parameters untied`.
-CLAIM = re.compile(r"\b(\d{1,3}(?:,\d{3})+)\b(?: parameters)?(?: (tied|untied))?")
+CLAIM = re.compile(r"\b(\d{1,3}(?:,\d{3})+)\b(?: parameters)?(?: (tied|untied|active))?")
 
 
 def path_id(path: Path) -> str:

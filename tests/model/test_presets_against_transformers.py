@@ -29,10 +29,11 @@ IDS = {"use_cache": False, "bos_token_id": 0, "eos_token_id": 0}
 KINDS = (
     "GPT2LMHeadModel", "GPTJForCausalLM", "LlamaForCausalLM", "Olmo2ForCausalLM", "Qwen3ForCausalLM",
     "SmolLM3ForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "PhiForCausalLM",
-    "GPTNeoXForCausalLM", "GraniteForCausalLM",
+    "GPTNeoXForCausalLM", "GraniteForCausalLM", "MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM",
 )  # fmt: skip
 IMPORTED = [getattr(transformers, kind) for kind in KINDS]  # before `doubled`, which reaches what is imported
 LAYERS = {"gemma3_1b": 8, "smollm3_3b": 4}  # as many as their pattern needs
+EXPERTS = {"n_experts": 6, "top_k": 3}
 HEAD_DIM, WINDOW = 40, 7  # two fifths and a quarter of a head are whole pairs
 
 
@@ -53,9 +54,11 @@ def small(name: str) -> ModelConfig:
 
 
 def narrowed(options: dict[str, Any]) -> dict[str, Any]:
-    """With a window that hides something of a few tokens."""
-    attention = options.get("attention", {})
-    return {**options, "attention": {**attention, "window": WINDOW}} if "window" in attention else options
+    """With a window that hides something of a few tokens, and few experts where there are any."""
+    for slot, name, fewer in (("attention", "window", {"window": WINDOW}), ("feed_forward", "expert", EXPERTS)):
+        if name in options.get(slot, {}):
+            options = {**options, slot: {**options[slot], **fewer}}
+    return options
 
 
 def made(config: Any, kind: str) -> torch.nn.Module:
@@ -117,7 +120,9 @@ def llama(model: ModelConfig, ours: GPT, kind: str = "Llama", **more: Any) -> to
     if hasattr(ours.trf_blocks[0].att, "query_norm"):
         norms |= {"self_attn.q_norm": "att.query_norm.scale", "self_attn.k_norm": "att.key_norm.scale"}
     other = made(config, f"{kind}ForCausalLM")
-    names = llama_names(ours, LLAMA_BLOCK | norms)
+    routed = model.feed_forward == "moe"
+    inner = {name: our for name, our in (LLAMA_BLOCK | norms).items() if not (routed and name.startswith("mlp."))}
+    names = llama_names(ours, inner) | (stacked_names(ours) if routed else {})
     if gemma:  # theirs counts the scales of its norms from one
         names = {name: value - 1 if "norm" in name else value for name, value in names.items()}
     load(other, names)
@@ -126,6 +131,30 @@ def llama(model: ModelConfig, ours: GPT, kind: str = "Llama", **more: Any) -> to
 
 def mistral(model: ModelConfig, ours: GPT) -> torch.nn.Module:
     return llama(model, ours, "Mistral", sliding_window=WINDOW)
+
+
+def of_experts(model: ModelConfig, ours: GPT) -> torch.nn.Module:
+    """Mixtral, Qwen3-MoE and OLMoE."""
+    qk_norm, given = model.options.get("attention", {}).get("qk_norm"), model.options["feed_forward"]
+    kind = {"rms": "Qwen3Moe", "rms_full": "Olmoe"}.get(qk_norm, "Mixtral")
+    known = {"num_local_experts": EXPERTS["n_experts"], "num_experts_per_tok": EXPERTS["top_k"]}
+    if kind != "Mixtral":
+        width = hidden_width(model.emb_dim, model.expansion, model.hidden_dim)
+        known |= {"num_experts": EXPERTS["n_experts"], "moe_intermediate_size": width, "decoder_sparse_step": 1}
+        known |= {"norm_topk_prob": given.get("normalised", True)}
+    return llama(model, ours, kind, experts_implementation="eager", **known)
+
+
+def stacked_names(ours: GPT) -> dict[str, Tensor]:
+    """Their names of the experts, whose gates and values are one matrix, and of the router."""
+    found = {}
+    for i, block in enumerate(ours.trf_blocks):
+        bank: Any = block.ff.experts
+        at = f"model.layers.{i}.mlp"
+        found[f"{at}.gate.weight"] = block.ff.router.project.weight
+        found[f"{at}.experts.gate_up_proj"] = torch.cat([bank.gate.weight, bank.value.weight], 1)
+        found[f"{at}.experts.down_proj"] = bank.out.weight
+    return found
 
 
 def gemma2(model: ModelConfig, ours: GPT) -> torch.nn.Module:
@@ -235,6 +264,7 @@ def test_granite_and_its_four_multipliers() -> None:
 
 FAMILIES: dict[str, Any] = {
     "gpt2": gpt2, "gpt3": gpt2, "tiny": gpt2, "gpt_j": gpt_j, "llama": llama, "smollm2": llama,
+    "mixtral": of_experts, "qwen3_30b": of_experts, "olmoe": of_experts,
     "olmo2": lambda model, ours: llama(model, ours, "Olmo2"), "qwen3": lambda model, ours: llama(model, ours, "Qwen3"),
     "smollm3": lambda model, ours: llama(model, ours, "SmolLM3"), "mistral": mistral, "gemma2": gemma2,
     "gemma3": gemma3, "phi": beside, "pythia": beside, "gpt_neox": beside,
