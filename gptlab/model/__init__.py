@@ -3,7 +3,6 @@
 from gptlab.model import (
     activations,
     attention,
-    differential,
     feed_forward,
     heads,
     init,
@@ -13,6 +12,7 @@ from gptlab.model import (
     shortcuts,
 )
 from gptlab.model.across_layers import shared_keys_values, skips
+from gptlab.model.attentions import differential, latent
 from gptlab.model.build import Model, build, learning_rate_scales, skeleton
 from gptlab.model.deep_mlp import DeepMLP
 from gptlab.model.experts import moe
@@ -20,6 +20,6 @@ from gptlab.model.gpt import GPT
 
 __all__ = [
     "GPT", "DeepMLP", "Model", "activations", "attention", "build", "differential", "feed_forward", "heads",
-    "init", "layouts", "learning_rate_scales", "moe", "norms", "positions", "shared_keys_values", "shortcuts",
+    "init", "latent", "layouts", "learning_rate_scales", "moe", "norms", "positions", "shared_keys_values", "shortcuts",
     "skeleton", "skips",
 ]  # fmt: skip

@@ -189,6 +189,7 @@ OTHER_OPTIONS: dict[str, Any] = {
     "attention.value_residual": "learned", "attention.every": 1,
     "feed_forward.expert": "swiglu", "feed_forward.router": "sigmoid", "feed_forward.n_experts": 3,
     "feed_forward.top_k": 3, "feed_forward.shared": 2,
+    "attention.kv_latent": 5, "attention.query_latent": 6, "attention.rope_dim": 4, "attention.value_dim": 3,
     "position.pairing": "interleaved", "init.base_width": 64, "norm.eps": 100.0,
 }  # fmt: skip
 _YARN = {"scaling": "yarn", "factor": 2.0, "original_context": 2000}
@@ -200,7 +201,7 @@ STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only bes
 }  # fmt: skip
 GATED_OR_NOT = ("moe", "mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
 FEED_FORWARDS = [f"feed_forward={name}" for name in GATED_OR_NOT]
-ATTENTIONS = [f"attention={name}" for name in ("multi_head", "differential", "shared_keys_values")]
+ATTENTIONS = [f"attention={name}" for name in ("multi_head", "shared_keys_values", "differential", "latent")]
 
 
 def all_options() -> Iterator[tuple[str, str, registry.Option]]:

@@ -16,7 +16,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttentio
 
 from gptlab.errors import ConfigError
 from gptlab.model.attention import MultiHeadAttention
-from gptlab.model.differential import DifferentialAttention
+from gptlab.model.attentions.differential import DifferentialAttention
 from tests.support.doubled import doubled
 from tests.support.refusals import refused
 

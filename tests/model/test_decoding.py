@@ -31,6 +31,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"options": {"attention": {"value_residual": "learned", "value_embedding": True}}, "position": "rope"},
     {"attention": "shared_keys_values", "n_layers": 4, "options": {"attention": {"every": 3}}, "position": "rope"},
     {"attention": "shared_keys_values", "options": {"attention": {"window": 4}}, "n_kv_heads": 1},
+    {"attention": "latent", "position": "rope", "options": {"attention": {"query_latent": 7, "value_dim": 5}}},
+    {"attention": "latent", "position": "alibi", "options": {"attention": {"window": 4}}},
     {"skip": "halves", "n_layers": 3, "loops": 2},
     {"skip": "first_embeddings", "position": "alibi"},
 ]

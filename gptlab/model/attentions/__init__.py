@@ -1,0 +1,1 @@
+"""Other ways to attend than `multi_head`, one file each."""
