@@ -20,8 +20,8 @@ usage: gptlab figures [NAME ...] [-o FOLDER]
 
 Computes the figures anew and writes each as SVG and PNG; without names, all seven (about ten seconds).
 -o, --output  where to (default: figures; of a study, figures in its folder)
---study       the figures of this study instead: loss_curves, differences, cost, isolation, heatmap, gradient_norm,
-              gradient_mean_abs, parameters; those that it has the data for
+--study       the figures of this study instead: loss_curves, rates, differences, cost, isolation, heatmap,
+              gradient_norm, gradient_mean_abs, parameters; those that it has the data for
 --only        these of them
 --width       of each figure, in mm, cm, in or pt: letters stay as large as they are, and panels go below each other
 --label       what the figures call a variant (several times), beside the names that experiment.labels has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 from gptlab.comparing import cautions, evidence, families, lost_seeds
 from gptlab.comparing.by_budget import choose_steps, step_metrics, step_values
 from gptlab.comparing.comparable import check
-from gptlab.comparing.comparison import Comparison, Key, Number, Row, replace
+from gptlab.comparing.comparison import Cell, Comparison, Key, Number, Row, replace
 from gptlab.comparing.documents import METRIC, over_documents
 from gptlab.comparing.naming import in_rows, named_sources, names_of, shown_names
 from gptlab.comparing.pooled import pool_noise
+from gptlab.comparing.rates.arms import TunedArm, arms_of
+from gptlab.comparing.rates.controls import at_baselines
 from gptlab.comparing.variants import Variant, differences, failures, group, pair, planned_differences
 from gptlab.comparing.which_metrics import declared, on_request, primary_of, shown
 from gptlab.errors import ConfigError, unknown
@@ -126,6 +129,8 @@ def compare_sources(
     assumed = pool_noise(variants, primary, limit) if pooled else ""
     families.correct(variants, primary)
     rows = tuple(_row(variant) for variant in variants)
+    if not alone:
+        rows = tuple(_tuned(rows, variants, sources, None if baseline else (primary, limit, pooled)))
     return Comparison(
         folders=tuple(dict.fromkeys(source.folder for source in sources)),
         title=", ".join(dict.fromkeys(s.plan.study or s.folder.name for s in sources)),
@@ -274,6 +279,31 @@ def _row(variant: Variant) -> Row:
         runs=variant.runs,
         twin=_twin(variant),
     )
+
+
+def _tuned(
+    rows: Sequence[Row],
+    variants: Sequence[Variant],
+    sources: Sequence[Source],
+    beside: tuple[str, Margin | None, bool] | None,
+) -> Iterable[Row]:
+    """The rows with what the trials of tuned studies say and, where each has its planned baseline, with the verdict at
+    that baseline's value. `beside`: what such a comparison needs."""
+    arms: dict[tuple[Path, str], TunedArm] = {}
+    cells: dict[tuple[Path, str], Cell] = {}
+    for source in sources:
+        found = arms_of(source.plan.tuning, source.folder) if source.plan.tuning else {}
+        arms |= {(source.folder, label): arm for label, arm in found.items()}
+        one = at_baselines(source) if beside else None
+        if one and beside:
+            primary, limit, pooled = beside
+            other = compare_sources([one], None, [primary], None, limit, pooled, alone=True)
+            cells |= {(source.folder, row.label): row.cell(primary) for row in other.rows if row.baseline}
+    for row, variant in zip(rows, variants, strict=True):
+        labels = [(variant.source.folder, record.run.label) for record in variant.runs.values()][:1]
+        rates = next((arms[label] for label in labels if label in arms), None)
+        at_baseline = next((cells[label] for label in labels if label in cells), None)
+        yield dataclasses.replace(row, rates=rates, at_baseline=at_baseline) if rates else row
 
 
 def _twin(variant: Variant) -> Twin | None:

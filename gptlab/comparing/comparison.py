@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gptlab.comparing.rates.arms import TunedArm
     from gptlab.store.records import Record
     from gptlab.store.study import Study
     from gptlab.store.study_sources import Source
@@ -157,6 +158,8 @@ class Row:
     folders: tuple[Path, ...] = ()  # of its runs, planned ones too
     runs: Mapping[int, Record] = field(repr=False, default_factory=dict)  # seed -> run
     twin: Twin | None = None  # what was solved so that it costs what its baseline costs
+    rates: TunedArm | None = None  # what its trials say of the key that was tuned
+    at_baseline: Cell | None = None  # the primary metric where it has the value that is best for its baseline
 
     @property
     def matched(self) -> str | None:
@@ -167,6 +170,21 @@ class Row:
     def residual_percent(self) -> float | None:
         """What is left between the matched cost and the baseline's, in percent of that."""
         return self.twin.residual if self.twin else None
+
+    @property
+    def tuned(self) -> str | None:
+        """In words: the best value of what was tuned, whether its grid brackets it, and the optimum."""
+        return self.rates.words if self.rates else None
+
+    @property
+    def trials(self) -> str | None:
+        """`5 values x 2 seeds; 1 of 10 diverged`. None where nothing was tuned."""
+        return self.rates.trials_words if self.rates else None
+
+    @property
+    def sensitivity(self) -> float | None:
+        """How much hangs on the tuned value: `TunedArm.sensitivity`, in nats per token."""
+        return self.rates.sensitivity if self.rates else None
 
     @property
     def lacks_baseline(self) -> bool:

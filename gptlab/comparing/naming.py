@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gptlab.errors import ConfigError, unknown
 from gptlab.store.study import Study
-from gptlab.store.study_plan import StoredPlan, check_names
+from gptlab.store.study_plan import StoredPlan, StoredTuning, check_names
 from gptlab.store.study_sources import Source
 
 Names = Mapping[str, str]  # label -> what a reader sees
@@ -82,7 +82,18 @@ def named_plan(plan: StoredPlan, names: Names) -> StoredPlan:
     twins = {
         names.get(label, label): replace(twin, of=names.get(twin.of, twin.of)) for label, twin in plan.twins.items()
     }
-    return replace(plan, runs=runs, twins=twins, baseline=names.get(plan.baseline, plan.baseline))
+    tuning = _named_tuning(plan.tuning, names) if plan.tuning else None
+    return replace(plan, runs=runs, twins=twins, baseline=names.get(plan.baseline, plan.baseline), tuning=tuning)
+
+
+def _named_tuning(tuning: StoredTuning, names: Names) -> StoredTuning:
+    trials, controls = (
+        tuple(replace(run, arm=names.get(run.arm, run.arm)) for run in runs)
+        for runs in (tuning.trials, tuning.controls)
+    )
+    values = {names.get(arm, arm): found for arm, found in tuning.values.items()}
+    chosen = {names.get(arm, arm): found for arm, found in tuning.chosen.items()}
+    return replace(tuning, values=values, chosen=chosen, trials=trials, controls=controls)
 
 
 def _parsed(typed: Sequence[str], labels: Iterable[str]) -> dict[str, str]:

@@ -47,6 +47,13 @@ OF_ROW = (
     Column("changed", "changed", "settings that differ from the baseline's", PAPER, "shown", "text"),
     Column("matched", "matched", "what was solved so that it costs what its baseline costs, and the residual", PAPER,
            "shown", "text"),
+    Column("tuned", "tuned", "its best value of what was tuned, whether the grid brackets it, and the optimum with its "
+           "95 % interval", PAPER, "shown", "text"),
+    Column("trials", "trials", "how many values were tried, and what diverged of them", SCREEN, "shown", "text"),
+    Column("sensitivity", "sensitivity", "mean over the values that were tried of min(loss, initial loss), less the "
+           "lowest, in nats/token", PAPER, "shown"),
+    Column("at_baseline", "at the baseline's", "difference and verdict where it has the baseline's value of what was "
+           "tuned", PAPER, "shown", "text"),
     Column("seeds", "seeds", "those that finished, of those planned", PAPER, "shown", "text"),
     Column("parameters", "parameters", "distinct weights", SCREEN, "hidden"),
     Column("parameters_percent", "parameters %", "parameters against the baseline's", PAPER, "shown"),
@@ -96,10 +103,23 @@ def row_entries(rows: Sequence[Row], name: str, bold: Sequence[bool] = ()) -> li
     if name in ("changed", "seeds"):
         used = {row.baseline for row in rows}
         return [_text(changed(row, row.label in used) if name == "changed" else row.seeds) for row in rows]
-    if name == "matched":
-        return [_text(row.matched or "") for row in rows]
+    if name in ("matched", "tuned", "trials"):
+        return [_text(getattr(row, name) or "") for row in rows]
+    if name == "at_baseline":
+        return [_text(_beside(row.at_baseline) if row.at_baseline else "") for row in rows]
+    if name == "sensitivity":
+        return [EMPTY if (v := row.sensitivity) is None else Entry(v, formats.significant(v, 2)) for row in rows]
     write = formats.percent if name.endswith("_percent") else formats.exact
     return [EMPTY if (value := getattr(row, name)) is None else Entry(value, write(value)) for row in rows]
+
+
+def _beside(cell: Cell) -> str:
+    """`+0.021: no clear difference`."""
+    if cell.difference is None:
+        return cell.words
+    if cell.scale == "ratio":
+        return f"{formats.factor(cell.difference)}: {cell.words}"
+    return f"{formats.significant(cell.difference, 3, sign=True)}: {cell.words}"
 
 
 def cell_entries(cells: Sequence[Cell], name: str, places: int, said: bool = False) -> list[Entry]:

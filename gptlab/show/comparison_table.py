@@ -38,12 +38,21 @@ VALUES, CLAIM, TEST, VERDICT = ("mean", "half_width"), ("difference", "low", "hi
 REST = (
     ("relative", "wins"),
     ("note",),
+    ("tuned", "trials", "sensitivity", "at_baseline"),
     ("changed", "matched", "seeds"),
     ("parameters", "parameters_percent", "flops_percent"),
     ("p_sign_flip", "p_equivalence", "noise_units", "correlation", "detectable", "n_needed"),
 )
 # May be squeezed: (least, comfortable) width.
-TEXTS = {"changed": (24, 30), "matched": (24, 40), "note": (24, 40), "seeds": (12, 24), "verdict": (14, 26)}
+TEXTS = {
+    "changed": (24, 30),
+    "matched": (24, 40),
+    "tuned": (24, 44),
+    "at_baseline": (20, 34),
+    "note": (24, 40),
+    "seeds": (12, 24),
+    "verdict": (14, 26),
+}
 
 
 def print_comparison(

@@ -19,6 +19,7 @@ LONG = 20  # characters: a longer text is broken into lines
 PAGE, LETTER = 345, 4.2  # points: the text of a portrait A4 page (class article), a letter in footnotesize
 # Columns that belong together; all others are numbers.
 IDEAS = dict.fromkeys(("changed", "matched", "seeds", "parameters_percent", "flops_percent"), "change")
+IDEAS |= dict.fromkeys(("tuned", "sensitivity", "at_baseline"), "tuned")
 IDEAS |= {"verdict": "words", "note": "words"}
 # What pdfTeX's default encoding can set beside ASCII: these, and up to LAST the ASCII letters with these accents.
 LETTERS = "ßæÆœŒøØłŁı–—‘’“”…"

@@ -20,6 +20,10 @@ SAID_ONCE = ("seeds", "note", "parameters", "parameters_percent", "flops_percent
 OF_THE_VARIANT = (
     "changed",
     "matched",
+    "tuned",
+    "trials",
+    "sensitivity",
+    "at_baseline",
     "seeds",
     "parameters",
     "parameters_percent",

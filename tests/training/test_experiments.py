@@ -18,6 +18,7 @@ RUNS = {
     "tying": 25,
     "real_text": 30,
     "gated_or_larger": 30,
+    "tuned_norms": 15,
 }
 
 

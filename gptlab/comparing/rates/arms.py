@@ -72,6 +72,13 @@ class TunedArm:
         ends = f" ({found.low:.3g} to {found.high:.3g})" if found.low and found.high else ""
         return f"{self.chosen:g}, {place}; optimum {found.value:.3g}{ends}"
 
+    @property
+    def trials_words(self) -> str:
+        """`5 values x 2 seeds; 1 of 10 diverged`."""
+        seeds = f"{self.expected} seed{'' if self.expected == 1 else 's'}"
+        lost = f"; {self.lost} of {self.runs} diverged" if self.lost else ""
+        return f"{len(self.trials)} values x {seeds}{lost}"
+
 
 def arms_of(tuning: StoredTuning, folder: Path) -> dict[str, TunedArm]:
     """Label of each variant -> what its trials in `folder` say."""

@@ -1,6 +1,7 @@
 """Figures of a study, each drawn when the study has the data for it, as SVG and PNG.
 
 loss_curves         loss against tokens while training, with the band over seeds
+rates               the trials of a tuning: loss against the rate, a curve for each arm, with its optimum
 differences         forest plot: each variant's difference to the baseline with its interval and verdict
 cost                loss against parameters and against FLOPs, the Pareto front marked
 isolation           the best over all other knobs, for each setting of a knob
@@ -27,6 +28,7 @@ from gptlab.show.figures.isolation import isolation_figure
 from gptlab.show.figures.knobs import Knobs, knobs
 from gptlab.show.figures.parameters import parameter_figure
 from gptlab.show.figures.pareto import pareto_figure
+from gptlab.show.figures.rates import rates_figure
 from gptlab.show.figures.style import drawing, save
 from gptlab.store.study import Study
 
@@ -38,7 +40,8 @@ FIGURES = "figures"
 
 Lost = dict[str, str]  # name of a figure -> why it could not be drawn
 NAMES = (
-    "loss_curves", "differences", "cost", "isolation", "heatmap", "gradient_norm", "gradient_mean_abs", "parameters",
+    "loss_curves", "rates", "differences", "cost", "isolation", "heatmap", "gradient_norm", "gradient_mean_abs",
+    "parameters",
 )  # fmt: skip
 
 
@@ -61,6 +64,7 @@ def figures(
 
     makers: dict[str, Callable[[], Figure | None]] = {
         "loss_curves": lambda: curves_figure(study, width),
+        "rates": lambda: rates_figure(study, width),
         "differences": lambda: forest_figure(comparison, width=width) if comparison else None,
         "cost": lambda: pareto_figure(study, metric, width),
         "isolation": lambda: isolation_figure(study, metric, varied(), width),

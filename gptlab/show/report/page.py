@@ -49,6 +49,7 @@ JOINTS = ",+_=/."  # of a name: none of them is in what escaping makes
 FIRST = 20  # of these, laid out before the first paint; with scripts, the others come with the script's own rows
 CAPTIONS = {
     "loss_curves": "Loss while training; with three seeds or more, their mean and its 95% t interval.",
+    "rates": "What each arm reached at each rate that it tried: dots are tuning seeds, a ring is the best of the grid.",
     "differences": "Differences to the planned baseline with their 95% intervals, and the verdict of each.",
     "cost": "What each variant reaches for its parameters and its FLOPs.",
     "isolation": "Each knob by itself: for each setting the best that any setting of the others reached.",
