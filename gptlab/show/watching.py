@@ -20,9 +20,11 @@ def headline(sweep: Sweep) -> str:
     """`runs: 7 of 15 ended (1 failed), 2 running, 6 to come  about 0:40 left`."""
     ended = sweep.count(*ENDED)
     unwell = [f"{number} {state}" for state in ENDED[1:] if (number := sweep.count(state))]
-    words = [f"{ended} of {len(sweep.runs)} ended" + (f" ({', '.join(unwell)})" if unwell else "")]
+    trials = " trials" if sweep.deciding else ""
+    words = [f"{ended} of {len(sweep.runs)}{trials} ended" + (f" ({', '.join(unwell)})" if unwell else "")]
     words += [f"{number} running"] if (number := sweep.count("running")) else []
     words += [f"{number} to come"] if (number := sweep.count(*WAITING)) else []
+    words += [f"then {sweep.deciding} decide"] if sweep.deciding else []
     left = sweep.seconds_left
     return f"{printable(sweep.study)}: {', '.join(words)}{f'  about {clock(left)} left' if left is not None else ''}"
 

@@ -99,6 +99,23 @@ def test_the_time_left_follows_from_what_ended_what_runs_and_how_many_go_side_by
     assert Sweep("s", "loss", (RunNow("a", 2, "running"),)).seconds_left is None
 
 
+def test_trials_of_a_tuning_stand_for_the_runs_that_they_choose(study: Path) -> None:
+    plan = json.loads((study / "plan.json").read_text())
+    trials = plan["runs"][:3]
+    tune = {
+        "key": "train.learning_rate", "factor": 2.0, "points": 3, "max_trials": 9, "seeds": [1], "metric": "final_loss",
+        "lower": True, "arms": {"none": {"values": [0.1], "chosen": None}}, "trials": trials, "controls": [],
+    }  # fmt: skip
+    (study / "plan.json").write_text(json.dumps({**plan, "tune": tune}))
+    sweep = look(study)
+    assert (len(sweep.runs), sweep.count("finished"), sweep.deciding, sweep.is_over) == (3, 3, 6, False)
+    assert view(sweep, 80, 40)[0] == "seeded: 3 of 3 trials ended, then 6 decide"
+    tune["arms"]["none"]["chosen"] = 0.1
+    (study / "plan.json").write_text(json.dumps({**plan, "tune": {**tune, "controls": trials[:1]}}))
+    sweep = look(study)
+    assert (len(sweep.runs), sweep.deciding) == (7, 0)
+
+
 def test_a_row_per_variant_and_a_column_per_seed(study: Path) -> None:
     with going_on(study, "relu", 3):
         lines = view(look(study), 80, 40)

@@ -17,7 +17,7 @@ import pytest
 
 from gptlab.comparing.advice import advice
 from gptlab.comparing.assemble import compare
-from gptlab.comparing.comparison import Comparison
+from gptlab.comparing.comparison import VERDICTS, Comparison
 from gptlab.show.columns import PAPER, SCREEN
 from gptlab.show.comparison_table import print_comparison
 from gptlab.show.exports import export
@@ -461,3 +461,80 @@ def test_the_documented_keys_are_those_of_the_json(comparison: Comparison) -> No
     named = [re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) for part in (top, row)]
     assert named[0] == list(document)
     assert named[1] == ["metric", "step", *list(document["rows"][0])[1:]]
+
+
+# What programs have been promised. A key that goes away, or changes its type, is a new schema.
+NUMBERS_OF_1 = [
+    "n_planned",
+    "n_finished",
+    "n_failed",
+    "n_diverged",
+    "n_missing",
+    "parameters",
+    "parameters_difference",
+    "parameters_percent",
+    "flops",
+    "flops_difference",
+    "flops_percent",
+    "residual_percent",
+    "n",
+    "mean",
+    "sd",
+    "half_width",
+    "pairs",
+    "expected",
+    "difference",
+    "relative",
+    "low",
+    "high",
+    "p",
+    "p_corrected",
+    "p_sign_flip",
+    "p_equivalence",
+    "wins",
+    "noise_units",
+    "spread",
+    "effect",
+    "correlation",
+    "detectable",
+    "n_needed",
+]
+TEXTS_OF_1 = [
+    "metric",
+    "variant",
+    "changed",
+    "study",
+    "baseline",
+    "seeds",
+    "matched",
+    "scale",
+    "interval",
+    "verdict",
+    "note",
+]
+TOP_OF_1 = [
+    "title",
+    "question",
+    "baseline",
+    "primary_metric",
+    "margin",
+    "keys",
+    "caption",
+    "warnings",
+    "notes",
+    "failures",
+    "rows",
+]
+
+
+def test_schema_1_of_the_json_keeps_its_keys_and_types(comparison: Comparison) -> None:
+    document = json.loads(export(comparison, "json"))
+    assert document["schema"] == 1
+    assert set(TOP_OF_1) <= document.keys()
+    for row in document["rows"]:
+        assert {*NUMBERS_OF_1, *TEXTS_OF_1, "exploratory"} <= row.keys()
+        assert all(type(row[key]) in (int, float, type(None)) for key in NUMBERS_OF_1), row
+        assert all(type(row[key]) in (str, type(None)) for key in TEXTS_OF_1), row
+        assert type(row["exploratory"]) is bool
+    said = {row["verdict"] for row in document["rows"]} - {None}
+    assert said <= set(VERDICTS), "the words of docs/comparing.md"

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         sweep = follow(eye)
         if not sweep.is_over:
             tell(f"nothing runs any more; {headline(sweep)}")
-    return 0 if sweep.count("finished") == len(sweep.runs) else 1
+    return 0 if sweep.is_over and sweep.count("finished") == len(sweep.runs) else 1
 
 
 class Eye:

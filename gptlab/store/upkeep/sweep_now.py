@@ -47,11 +47,15 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All runs of the latest plan, in its order. `metric`: the primary one."""
+    """All runs of the latest plan, in its order. `metric`: the primary one.
+
+    `deciding`: runs that come after these, which are trials of a tuning: which ones, their results say.
+    """
 
     study: str
     metric: str
     runs: tuple[RunNow, ...]
+    deciding: int = 0
 
     def count(self, *states: str) -> int:
         """How many runs are in one of these states."""
@@ -59,8 +63,8 @@ class Sweep:
 
     @property
     def is_over(self) -> bool:
-        """Whether every run has ended."""
-        return all(run.state in ENDED for run in self.runs)
+        """Whether every run has ended, and none comes after these."""
+        return not self.deciding and all(run.state in ENDED for run in self.runs)
 
     @property
     def seconds_left(self) -> float | None:
@@ -79,8 +83,12 @@ class Sweep:
 def look(folder: Path) -> Sweep:
     """The sweep as it is now. GptlabError when `folder` is no study."""
     plan = load_plan(folder)
-    runs = tuple(_run_now(folder / run.folder, run, plan.primary_metric) for run in plan.runs)
-    return Sweep(plan.study or folder.name, plan.primary_metric, runs)
+    tuning = plan.tuning
+    trying = tuning is not None and not tuning.chosen
+    planned = (*plan.runs, *(tuning.controls if tuning else ()))
+    entries = tuning.trials if tuning and trying else planned
+    runs = tuple(_run_now(folder / run.folder, run, plan.primary_metric) for run in entries)
+    return Sweep(plan.study or folder.name, plan.primary_metric, runs, len(plan.runs) if trying else 0)
 
 
 def _run_now(folder: Path, run: PlanEntry, metric: str) -> RunNow:
