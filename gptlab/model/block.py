@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from gptlab.model.across_tokens.canon import Canon
 from gptlab.model.branches import Branch
 from gptlab.model.contract import BlockOutput, Context, Given, Signature, alone, signature_of
 from gptlab.model.decoding import Decodable, State, not_decodable
@@ -55,6 +56,8 @@ class Block(nn.Module):
                   └────────────────┘
 
     A `skip` may give the stream more as it enters: `gptlab.model.across_layers.skips`.
+    With `canon_attention` and `canon_feed_forward` a short convolution stands right before F (sites A and C of Canon
+    layers): `gptlab.model.across_tokens.canon`.
     How the two branches meet is the layout: `gptlab.model.layouts`. Called with a context, a block returns all that it
     gives (`gptlab.model.contract`); called with `x` alone, as in the book, it returns the stream alone.
     """
@@ -75,6 +78,8 @@ class Block(nn.Module):
         feed_forward: nn.Module | None = None,
         shortcut_attention: nn.Module | None = None,
         shortcut_feed_forward: nn.Module | None = None,
+        canon_attention: bool = False,
+        canon_feed_forward: bool = False,
     ) -> None:
         super().__init__()
         place = PLACEMENTS[norm_placement]
@@ -99,6 +104,8 @@ class Block(nn.Module):
                 if isinstance(module, Linear) and module.branch:
                     module.gain = (8 * n_layers) ** -0.25
         self.skip = None if isinstance(skip, nn.Identity) else skip
+        self.canon_att = Canon(emb_dim) if canon_attention else None
+        self.canon_ff = Canon(emb_dim) if canon_feed_forward else None
         self.signatures: dict[str, Signature] = {name: signature_of(part) for name, part in self._called()}
 
     def forward(self, x: Tensor, context: Context | None = None) -> Tensor | BlockOutput:
@@ -123,7 +130,9 @@ class Block(nn.Module):
         for name, inner in self._parts():
             norm, output, shortcut = self._around(name)
             beside = self.beside and bool(found)
-            place = (inner, output) if self.norm_after else (norm, inner, output)
+            canon = getattr(self, f"canon_{name}")
+            inside = (inner, output) if canon is None else (canon, inner, output)
+            place = inside if self.norm_after else (norm, *inside)
             found.append(
                 Branch(
                     layer,
@@ -142,7 +151,7 @@ class Block(nn.Module):
     def empty_states(self, batch_size: int, capacity: int) -> dict[str, State]:
         """What the parts remember before the first token, by their names. GptlabError for one that cannot."""
         states = {}
-        for name, part in self._parts():
+        for name, part in self._called():
             if isinstance(part, Decodable):
                 if (state := part.empty_state(batch_size, capacity)) is not None:
                     states[name] = state
@@ -160,13 +169,16 @@ class Block(nn.Module):
         if not self.norm_after:
             x = norm(x)
             x = x if self.norm_scale == 1.0 else x * self.norm_scale
-        y = self.signatures[name].call(getattr(self, name), x, context, given, name)
-        dropped: Tensor = self.drop_shortcut(output(y))
+        for part in (f"canon_{name}", name):
+            if part in self.signatures:
+                x = self.signatures[part].call(getattr(self, part), x, context, given, part)
+        dropped: Tensor = self.drop_shortcut(output(x))
         return dropped
 
     def _called(self) -> list[tuple[str, nn.Module]]:
-        """All that is called with the stream, in order."""
-        return [*([("skip", self.skip)] if self.skip is not None else []), *self._parts()]
+        """All that is called with the stream: the skip, then the branches, each behind its convolution."""
+        names = ("skip", "canon_att", "att", "canon_ff", "ff")
+        return [(name, part) for name in names if (part := getattr(self, name)) is not None]
 
     def _parts(self) -> list[tuple[str, nn.Module]]:
         return [(name, part) for name, part in (("att", self.att), ("ff", self.ff)) if part is not None]

@@ -29,6 +29,8 @@ class Serial(Block):
         feed_forward: nn.Module,
         shortcut_attention: nn.Module,
         shortcut_feed_forward: nn.Module,
+        canon_attention: bool = False,
+        canon_feed_forward: bool = False,
     ) -> None:
         if self.beside and not self.one_norm and PLACEMENTS[norm_placement].after:
             raise wrong_value(
@@ -40,7 +42,7 @@ class Serial(Block):
             )
         super().__init__(
             emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm, skip,
-            attention, feed_forward, shortcut_attention, shortcut_feed_forward,
+            attention, feed_forward, shortcut_attention, shortcut_feed_forward, canon_attention, canon_feed_forward,
         )  # fmt: skip
 
 
@@ -79,10 +81,11 @@ class AttentionOnly(Block):
         skip: nn.Module,
         attention: nn.Module,
         shortcut_attention: nn.Module,
+        canon_attention: bool = False,
     ) -> None:
         super().__init__(
             emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm, skip,
-            attention=attention, shortcut_attention=shortcut_attention,
+            attention=attention, shortcut_attention=shortcut_attention, canon_attention=canon_attention,
         )  # fmt: skip
 
 
@@ -101,8 +104,10 @@ class FeedForwardOnly(Block):
         skip: nn.Module,
         feed_forward: nn.Module,
         shortcut_feed_forward: nn.Module,
+        canon_feed_forward: bool = False,
     ) -> None:
         super().__init__(
             emb_dim, n_layers, layer, norm_placement, drop_shortcut, norm, skip,
             feed_forward=feed_forward, shortcut_feed_forward=shortcut_feed_forward,
+            canon_feed_forward=canon_feed_forward,
         )  # fmt: skip

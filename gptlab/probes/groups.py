@@ -8,7 +8,7 @@ _GPT_GROUPS = {
     "final_norm": "final_norm",
     "out_head": "head",
 }
-_BLOCK_GROUPS = {"att": "attention", "ff": "feed_forward", "norm": "norm", "shortcut": "shortcut"}
+_BLOCK_GROUPS = {"att": "attention", "ff": "feed_forward", "norm": "norm", "shortcut": "shortcut", "canon": "canon"}
 
 
 def group_of(name: str) -> tuple[int | None, str]:

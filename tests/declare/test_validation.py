@@ -217,7 +217,7 @@ def test_an_option_changes_the_model(slot: str, name: str, option: registry.Opti
     now = other.get(option.name, option.default)
     value = OTHER_OPTIONS.get(f"{slot}.{option.name}", (not now) if isinstance(now, bool) else None)
     value = (now or 0.0) * 2 + 0.25 if value is None else value
-    base = gpt(**{slot: name}, tie_weights=option.name == "tied_std")
+    base = gpt(**{registry.key_of(slot): name}, tie_weights=option.name == "tied_std")
     base = replace(base, model=replace(base.model, options={slot: other} if other else {}))
     variant = replace(base, model=replace(base.model, options={slot: {**other, option.name: value}}))
     assert list(delta(settled(base), settled(variant))) == [f"model.options.{slot}.{option.name}"]

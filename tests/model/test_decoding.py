@@ -33,6 +33,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"attention": "shared_keys_values", "options": {"attention": {"window": 4}}, "n_kv_heads": 1},
     {"attention": "latent", "position": "rope", "options": {"attention": {"query_latent": 7, "value_dim": 5}}},
     {"attention": "latent", "position": "alibi", "options": {"attention": {"window": 4}}},
+    {"options": {"block": {"canon_attention": True, "canon_feed_forward": True}}, "layout": "parallel"},
     {"skip": "halves", "n_layers": 3, "loops": 2},
     {"skip": "first_embeddings", "position": "alibi"},
 ]

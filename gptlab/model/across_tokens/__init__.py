@@ -1,0 +1,1 @@
+"""What crosses tokens beside attention: short convolutions."""
