@@ -15,6 +15,7 @@ from typing import Any
 from gptlab.errors import ConfigError, unknown, wrong_value
 
 ARCHITECTURES = ("gpt", "deep_mlp")
+AFTER_STEP = ("none", "unit_norm")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "peri", "out", "lns", "deepnorm", "none")
 EMBEDDING_SCALES = ("none", "sqrt_dim")
 RNG_MODES = ("paired", "global")
@@ -94,6 +95,7 @@ class ModelConfig:
     tie_weights: bool = False
     head: str = _key("linear", new=True)
     init: str = "torch"
+    after_step: str = _key("none", choices=AFTER_STEP, new=True)  # what holds of the weights, at the start and always
 
     drop_embedding: float | None = _key(None, low=0.0, high=1.0)  # None: as `drop_rate`, for all three sites
     drop_attention: float | None = _key(None, low=0.0, high=1.0)

@@ -16,7 +16,7 @@ from gptlab.model.slots import inner_parts
 # ignores them (n_heads without attention): they are the size of the whole, and presets set them for every variant.
 _SIZES = frozenset({"vocab_size", "context_length", "emb_dim", "n_heads", "n_layers"})
 _GPT_FRAME = _SIZES | {"architecture", "position", "init", "norm_placement", "tie_weights", "drop_embedding"}
-_GPT_FRAME |= {"embedding_scale", "embedding_multiplier", "head", "layers", "pattern"}
+_GPT_FRAME |= {"embedding_scale", "embedding_multiplier", "head", "layers", "pattern", "after_step"}
 _GPT_FRAME |= {"weights", "weights_sha256"}
 # Keys that only a block reads, each with the branch that it belongs to.
 ATTENTION_KEYS = frozenset({"attention", "shortcut_attention"})

@@ -26,7 +26,7 @@ from gptlab.config import Config, ModelConfig
 from gptlab.model.deep_mlp import DeepMLP
 from gptlab.model.gpt import GPT
 from gptlab.model.init import Draw, ScalesRates, TorchInit
-from gptlab.model.layers import Linear, uninitialised
+from gptlab.model.layers import HasAfterStep, Linear, uninitialised
 from gptlab.model.slots import Parts
 from gptlab.weights.loading import Fit, fit_into, fit_whole, opened, put, shapes_of
 
@@ -79,6 +79,8 @@ def _draw(model: nn.Module, config: Config) -> None:
             for _, parameter, draw in _draws(model, init):
                 _fill(parameter, draw, generator)
         _reset_others(model, config.seed)
+        if isinstance(model, HasAfterStep):
+            model.after_step()
 
 
 def skeleton(config: ModelConfig) -> Model:

@@ -15,7 +15,7 @@ from gptlab.model.block import PLACEMENTS
 from gptlab.model.branches import Branch, HasBranches
 from gptlab.model.contract import BlockOutput, Context, Given, check_handed, signature_of
 from gptlab.model.decoding import Decoding, empty
-from gptlab.model.layers import Embedding
+from gptlab.model.layers import Embedding, unit_norm
 from gptlab.model.pattern import expanded
 from gptlab.model.per_layer import layer_config
 from gptlab.model.slots import Parts
@@ -50,6 +50,7 @@ class GPT(nn.Module):
         parts = Parts(config)
         place = PLACEMENTS[config.norm_placement]
         self.context_length, self.loops = config.context_length, config.loops
+        self.weight_rule = config.after_step
         self.tok_emb = Embedding(config.vocab_size, config.emb_dim)
         self.pos_emb = parts("position")
         self.drop_emb = nn.Dropout(parts.config.drop_embedding or 0.0)
@@ -127,6 +128,11 @@ class GPT(nn.Module):
     def after_layers(self) -> list[nn.Module]:
         """What stands behind the last block."""
         return [self.final_norm, self.out_head]
+
+    def after_step(self) -> None:
+        """What holds of the weights, made to hold again; `gptlab.model.build` does so first."""
+        if self.weight_rule == "unit_norm":
+            unit_norm(self)
 
     def parameter_roles(self) -> dict[str, str]:
         return {"out_head.weight": "head"}

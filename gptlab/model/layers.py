@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -107,3 +107,27 @@ class ExactTables(nn.Module):
             if buffer is not None and moved is not None and moved.dtype != buffer.dtype:
                 self._buffers[name] = buffer.to(moved.device)
         return self
+
+
+@runtime_checkable
+class HasAfterStep(Protocol):
+    """A model with a rule for its weights: training calls it after every step, building once."""
+
+    def after_step(self) -> None: ...
+
+
+@torch.no_grad()
+def unit_norm(model: nn.Module) -> None:
+    """Scale each weight vector to length 1, in place: w / |w|, along the axis that meets the stream (nGPT).
+
+    Rows of tables and of layers that read, columns of layers that write into the stream, so that a matrix product is
+    made of cosines (Loshchilov et al. 2024; here without its learned scales, which are a matter of the architecture).
+    Biases, gains and what lies in no `nn.Linear` and no `nn.Embedding` stay as they are.
+    """
+    seen: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)) and id(module.weight) not in seen:
+            seen.add(id(module.weight))
+            weight: Tensor = module.weight
+            writes = isinstance(module, Linear) and module.into_stream
+            weight.div_(torch.linalg.vector_norm(weight, dim=0 if writes else 1, keepdim=True).clamp(min=1e-12))

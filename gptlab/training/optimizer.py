@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gptlab import registry
 from gptlab.config import TrainConfig
+from gptlab.model.layers import HasAfterStep
 from gptlab.model.roles import parameter_roles
 
 
@@ -34,6 +35,7 @@ class Updates:
 
         `flat`: lay all weights into one buffer, if the optimizer works on each number by itself.
         """
+        self._model = model
         self.peak, self.clip_at = train.learning_rate, train.clip
         groups = _groups(model, train, rate_scales)
         self._weights = [weight for group in groups for weight in group["params"]]
@@ -65,13 +67,15 @@ class Updates:
 
     @torch.no_grad()  # `unwrap` takes off torch's own
     def step(self) -> None:
-        """Update the weights, after `clip`, and let go of the gradient."""
+        """Update the weights, after `clip`, let go of the gradient, and have the model's own rule hold again."""
         for optimizer in self.optimizers:
             # torch wraps `step` for profilers and hooks, which a small model would pay for with a tenth of its time.
             update = unwrap(type(optimizer).step) if self._flat else type(optimizer).step
             update(optimizer)
         for weight in self._weights:
             weight.grad = None
+        if isinstance(self._model, HasAfterStep):
+            self._model.after_step()
 
     def state(self) -> list[dict[str, Any]]:
         """All that the next step depends on, weights aside."""
