@@ -412,7 +412,13 @@ DOCS = Path(__file__).parent.parent / "docs"
 COMPONENTS = (DOCS / "components.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", sorted(PAGES))
+# Of every axis the page counts a model.
+COUNTED = {"axes.md"}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=pytest.mark.slow if p in COUNTED else ()) for p in sorted(PAGES)]
+)
 def test_what_is_generated_is_current(page: str) -> None:
     # In a process of its own: what other tests register is none of the page's business.
     script = "import sys; from tests.support.generated_pages import renewed as r; " + (
@@ -420,6 +426,16 @@ def test_what_is_generated_is_current(page: str) -> None:
     )
     made = subprocess.run([sys.executable, "-c", script], cwd=DOCS.parent, capture_output=True, check=True).stdout
     assert made.decode() == (DOCS / page).read_text(encoding="utf-8"), "`make pages` writes it anew"
+
+
+def test_every_ablation_is_on_its_page_and_its_tests_are_there() -> None:
+    page = (DOCS / "axes.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(
+        p.stem for p in (DOCS.parent / "conf" / "ablation").glob("*.yaml") if p.stem != "none"
+    )
+    links = re.findall(r"\]\((\.\./tests/[^)]*)\)", page)
+    assert len(links) > len(listed) and all((DOCS / link).is_file() for link in links)
 
 
 def test_every_key_is_on_its_page() -> None:

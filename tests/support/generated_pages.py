@@ -39,9 +39,17 @@ def keys() -> str:
     return "\n\n".join("\n".join(_table(path, node, kind)) for path, node, kind in _sections("", Config(), Config))
 
 
+def axes() -> str:
+    """Every ablation: source, published models, tests, cost. Counts a hundred models: some seconds."""
+    from tests.support.axes import table
+
+    return table()
+
+
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "components.md": {"gptlab components --format md": components},
     "keys.md": {"gptlab/config.py": keys},
+    "axes.md": {"conf/ablation": axes},
 }
 
 
