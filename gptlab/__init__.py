@@ -6,6 +6,7 @@
     gptlab.sweep([...], seed=range(5))  # a study; the same call again runs only what is missing
     gptlab.load(folder).runs   # a study's tables, as data frames
     gptlab.trained(folder)     # the model that a run has left, with its tokenizer
+    gptlab.load_weights(path)  # a model of another project; gptlab.inspect looks first, gptlab.export writes one
     gptlab.generate(model, [[1, 2]])  # what it makes of a prompt
     gptlab.compare(folder)     # its variants against the baseline, with intervals and verdicts
 
@@ -20,18 +21,21 @@ from gptlab.errors import ConfigError, GptlabError
 from gptlab.registry import register
 
 if TYPE_CHECKING:
-    from gptlab.api import Run, build, compare, compose, generate, load, run, trained
+    from gptlab.api import Run, build, compare, compose, export, generate, inspect, load, load_weights, run, trained
     from gptlab.sweeping import Sweep, sweep
 
 __version__ = "0.1.0"
 __all__ = [
-    "ConfigError", "GptlabError", "Run", "Sweep", "build", "compare", "compose", "generate", "load",
-    "register", "run", "sweep", "trained",
+    "ConfigError", "GptlabError", "Run", "Sweep", "build", "compare", "compose", "export", "generate",
+    "inspect", "load", "load_weights", "register", "run", "sweep", "trained",
 ]  # fmt: skip
 
 
+_OF_API = {name for name in __all__ if name not in ("ConfigError", "GptlabError", "Sweep", "register", "sweep")}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("Run", "build", "compare", "compose", "generate", "load", "run", "trained"):
+    if name in _OF_API:
         from gptlab import api
 
         return getattr(api, name)

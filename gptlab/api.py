@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+    from gptlab.check.inspection import Inspection
     from gptlab.generating.generate import Generated
     from gptlab.running.trained import Trained
     from gptlab.show.presented import PresentedComparison
     from gptlab.store.study import Study
 
-__all__ = ["Run", "build", "compare", "compose", "generate", "load", "run", "trained"]
+__all__ = [
+    "Run", "build", "compare", "compose", "export", "generate", "inspect", "load", "load_weights", "run", "trained",
+]  # fmt: skip
 
 
 def build(config: Config) -> nn.Module:
@@ -120,6 +123,38 @@ def trained(run: Path | str) -> Trained:
     from gptlab.running.trained import trained as trained_model
 
     return trained_model(run_folder(str(run)))
+
+
+def load_weights(path: Path | str, **model: Any) -> Trained:
+    """The model in a file of weights, as it is: `.model`, `.tokenizer`, `.config`.
+
+    `path`: a folder of Hugging Face's, the book's .pth, nanoGPT's ckpt.pt, a run of gptlab's, or what `export` wrote.
+    `model`: keys that the file leaves open, such as n_heads of the book's. GptlabError for what cannot be read.
+    """
+    from gptlab.running.trained import of_weights
+
+    return of_weights(path, **model)
+
+
+def inspect(path: Path | str) -> Inspection:
+    """What a file of weights holds, its headers alone read: format, family, implied config, what is missing or left.
+
+    GptlabError where nothing is, or nothing that is known, or a pickle with code in it.
+    """
+    from gptlab.check.inspection import inspect as inspected
+
+    return inspected(path)
+
+
+def export(found: Trained, to: str, folder: Path | str) -> Path:
+    """Write a model, from `trained` or `load_weights`, into a new folder: `to` is hf, safetensors or book.
+
+    Returns the file with its tensors. GptlabError, naming the key that stands in the way, where that form has no exact
+    words for the model.
+    """
+    from gptlab.running.exporting import export as exported
+
+    return exported(found, to, folder)
 
 
 def generate(

@@ -24,6 +24,7 @@ COMMANDS = {
     "diff-model": "gptlab.cli.diff_model",
     "generate": "gptlab.cli.generate",
     "inspect": "gptlab.cli.weights.inspect",
+    "export": "gptlab.cli.weights.export",
     "ls": "gptlab.cli.listing",
     "watch": "gptlab.cli.daily.watch",
     "tag": "gptlab.cli.daily.tag",

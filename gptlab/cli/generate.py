@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gptlab.running.trained import Trained
 
 HELP = """\
-usage: gptlab generate RUN [--prompt TEXT ...] [--tokens N] [OPTION ...]
+usage: gptlab generate RUN|PATH [--prompt TEXT ...] [--tokens N] [OPTION ...]
 
 Continues each prompt with the model of a run: its newest checkpoint, or its initial weights where it was not trained.
-RUN is a run folder, a study with one run, or the beginning of the id of a run in outputs/. The text
-is printed as it comes.
+RUN is a run folder, a study with one run, or the beginning of the id of a run in outputs/; PATH any weights that
+`gptlab inspect` knows. The text is printed as it comes.
 --prompt              may be given several times; the prompts go through the model as one batch (default: the run's own)
 --tokens              how many more, at most (default: 200)
 --temperature         above 0 draws tokens instead of taking the most likely one (default: 0)
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError("generate: name one run folder, or the beginning of an id.", code="generate-takes-one-run")
     _check(given, options)
     from gptlab.running.execute import threads
-    from gptlab.running.trained import run_folder, trained
+    from gptlab.running.trained import named
 
-    found = trained(run_folder(given.words[0]))
+    found = named(given.words[0])
     for note in found.notes:
         print(f"gptlab: {note}", file=sys.stderr)
     with threads(found.config.threads):

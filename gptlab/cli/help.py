@@ -17,8 +17,9 @@ usage: gptlab [KEY=VALUE ...]           run; several values, as in ablation=relu
        gptlab add STUDY [KEY=VALUE ...] more seeds or variants for a study that there is
        gptlab check [KEY=VALUE ...]     is a variant, yours included, a correct causal language model?
        gptlab diff-model MODULE:NAME    your own GPT against gptlab's: the first tensor that differs
-       gptlab generate RUN              what the model of a run makes of a prompt
+       gptlab generate RUN|PATH         what the model of a run makes of a prompt
        gptlab inspect PATH              what a file of weights holds, and which model it implies
+       gptlab export RUN --to FORM -o F a model as files for transformers, or for the book's code
        gptlab ls [FOLDER]               the studies and runs in a folder (default: outputs), filtered and sorted
        gptlab watch STUDY               a sweep while it goes on: states, losses so far, time left
        gptlab tag RUN TAG               words by which runs are found again; --remove takes them away

@@ -50,6 +50,14 @@ def gpt2_encoding() -> tiktoken.Encoding:
     )
 
 
+def write_vocabulary(folder: Path) -> None:
+    """The vocabulary as transformers' GPT2Tokenizer reads it from a folder."""
+    for name, there in (("encoder.json", "vocab.json"), ("vocab.bpe", "merges.txt")):
+        (folder / there).write_bytes(_checked_file(name, _FILES[name]))
+    said = {"tokenizer_class": "GPT2Tokenizer", **dict.fromkeys(("bos_token", "eos_token", "unk_token"), _SPECIAL)}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+
+
 def _checked_file(name: str, sha256: str) -> bytes:
     try:
         # Found through the metadata, so that the package is never imported.

@@ -9,9 +9,10 @@ from pathlib import Path
 from torch import nn
 
 from gptlab import registry
-from gptlab.config import Config
+from gptlab.config import Config, DataConfig, ModelConfig
 from gptlab.data.batches import VectorSource, load
 from gptlab.data.tokenizer import Tokenizer, make_tokenizer
+from gptlab.data.vocabulary_file import FileTokenizer
 from gptlab.declare.to_config import from_stored
 from gptlab.errors import GptlabError
 from gptlab.identity import identity
@@ -21,6 +22,8 @@ from gptlab.store.damage import DamagedError
 from gptlab.store.find_runs import find_run, find_runs, is_run, recorded_id
 from gptlab.store.manifest import read_manifest
 from gptlab.training import checkpoint
+from gptlab.weights import hugging_face, own
+from gptlab.weights.opening import open_weights, sha256
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,42 @@ class Trained:
     config: Config
     step: int
     notes: tuple[str, ...] = ()  # of checkpoints that were passed over
+
+
+def named(word: str) -> Trained:
+    """The model of the run that `word` names, or of the weights that are at this path."""
+    path = Path(word).expanduser()
+    if path.is_file() or any((path / name).is_file() for name in (hugging_face.CONFIG, own.EXPORTED)):
+        return of_weights(path)
+    return trained(run_folder(word))
+
+
+def of_weights(path: Path | str, **model: object) -> Trained:
+    """The model in a file of weights, as it is. `model`: keys that the file leaves open. GptlabError where it cannot.
+
+    Its tokenizer is that of the file where it has one, else the one that its vocabulary is known by: GPT-2's of 50,257,
+    bytes of 256. Without either, texts are ids.
+    """
+    found = open_weights(path)
+    if found.format == own.RUN:
+        return trained(found.path)
+    said = {**found.model, **model}
+    lacking = [key for key, value in said.items() if value is None]
+    if lacking:
+        raise GptlabError(
+            f"{path}: does not say model.{lacking[0]}. In a run it can be given beside model.weights.",
+            code="weights-leave-open-alone",
+            key=f"model.{lacking[0]}",
+        )
+    declared = ModelConfig(**said, weights=str(Path(path).expanduser()), weights_sha256=sha256(found))
+    by_size = {50257: "gpt2", 256: "byte"}.get(declared.vocab_size, "ids")
+    tokenizer: Tokenizer
+    if found.tokenizer is not None:
+        tokenizer = FileTokenizer(found.tokenizer)
+    else:
+        tokenizer = make_tokenizer(by_size, "", declared.vocab_size)
+    config = Config(model=declared, data=DataConfig(tokenizer=by_size))
+    return Trained(build(config), tokenizer, config, 0, found.notes)
 
 
 def run_folder(word: str) -> Path:

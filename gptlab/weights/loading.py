@@ -58,7 +58,7 @@ class Fit:
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every weight and stored buffer, once: a tied head is its table."""
-    return {name: tuple(tensor.shape) for name, tensor in _once(model).items()}
+    return {name: tuple(tensor.shape) for name, tensor in state_of(model).items()}
 
 
 def fit_whole(found: Found, shapes: Shapes) -> Fit:
@@ -111,7 +111,7 @@ def _beside(name: str, shape: tuple[int, ...], others: Shapes) -> str:
 @torch.no_grad()
 def put(model: nn.Module, fit: Fit) -> None:
     """Copy what fits into the model. GptlabError where a file's head is said to be its table, and is not."""
-    own = _once(model)
+    own = state_of(model)
     for tensors in _parts(fit):
         for name, tensor in tensors.items():
             target = own[name]
@@ -151,7 +151,8 @@ def _check_shared(fit: Fit) -> None:
             )
 
 
-def _once(model: nn.Module) -> dict[str, Tensor]:
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """Name -> tensor of every weight and stored buffer, once."""
     found: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         found.setdefault(id(tensor), (name, tensor.detach()))

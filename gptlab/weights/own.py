@@ -18,6 +18,7 @@ from gptlab.weights.pieces import Piece
 
 EXPORTED = "gptlab.json"
 TENSORS = "model.safetensors"
+RUN = "gptlab run"  # a format
 _STEP = re.compile(r"step_(\d{8,})")
 ORIGIN = ("weights", "weights_sha256")  # keys that say where a model's weights came from: the new ones are its own
 
@@ -44,7 +45,7 @@ def open_run(folder: Path) -> Found:
         raise _damaged(newest) from error
     if not (newest / TENSORS).is_file() or digest(newest / TENSORS) != stated:
         raise _damaged(newest)
-    return _found(folder, "gptlab run", newest / TENSORS, model, (f"the weights of {newest.name}",))
+    return _found(folder, RUN, newest / TENSORS, model, (f"the weights of {newest.name}",))
 
 
 def open_exported(folder: Path) -> Found:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers
 
@@ -34,6 +36,14 @@ def tiny_llama(**changes: Any) -> Any:
         "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 32,
     }  # fmt: skip
     return _made("LlamaForCausalLM", transformers.LlamaConfig(**{**sizes, **_TOKENS, **changes}))
+
+
+def slow_ones(presets: Mapping[str, str]) -> list[Any]:
+    """(preset, value) of each, those of many layers or many spans for the slow tests."""
+    slow = ("gemma", "smollm3")
+    return [
+        pytest.param(*pair, marks=[pytest.mark.slow] if pair[0].startswith(slow) else []) for pair in presets.items()
+    ]
 
 
 def saved(model: Any, folder: Path, **how: Any) -> Path:

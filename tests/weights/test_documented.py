@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
-from gptlab import cli
+from tests.check.test_documented_steps import ROOT, paste
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "weights.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_page_s_commands_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    steps = re.findall(r"<!-- step: (\w+) -->\n```sh\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert len(steps) == PAGE.count("```sh")
-    for name, block in steps:
-        for line in block.strip().splitlines():
-            words = shlex.split(line)
-            assert words[0] == "gptlab" and cli.main(words[1:]) == 0, (name, line, capsys.readouterr().err)
+def test_the_page_runs_as_pasted(tmp_path: Path) -> None:
+    steps = re.findall(r"<!-- step: (\w+) -->\n```(sh|python)\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(steps) == PAGE.count("```") // 2
+    for name, language, block in steps:
+        shell = block if language == "sh" else f"{sys.executable} - <<'END_OF_FILE'\n{block}END_OF_FILE"
+        done = paste(shell, tmp_path)
+        assert done.returncode == 0, (name, done.stdout + done.stderr)
+        assert name != "refused" or done.stdout.endswith("refused\n") and "model.norm_placement=post" in done.stderr

@@ -24,7 +24,7 @@ from gptlab.weights.settings import Settings
 from tests.model.test_against_transformers import away_from_ones
 from tests.model.test_presets_against_transformers import family, small
 from tests.support.refusals import refused
-from tests.support.weights import IDS, saved, tiny_gpt2, tiny_llama
+from tests.support.weights import IDS, saved, slow_ones, tiny_gpt2, tiny_llama
 
 PRESETS = {
     "gpt2_large": "gpt2", "gpt_j_tiny": "gptj", "smollm2_135m": "llama", "mistral_7b": "mistral",
@@ -37,7 +37,7 @@ BYTES = DataConfig(source="string", tokenizer="ids", text="1 2 3 " * 99, prompt=
 FILLED = {"gpt2": {"qkv_bias": True}, "gptj": {"options": {"head": {"bias": True}}}}
 
 
-@pytest.mark.parametrize(("preset", "model_type"), PRESETS.items())
+@pytest.mark.parametrize(("preset", "model_type"), slow_ones(PRESETS))
 def test_a_saved_model_comes_back_as_the_preset_that_it_is(preset: str, model_type: str, tmp_path: Path) -> None:
     declared = small(preset)
     ours = build(Config(model=declared))
