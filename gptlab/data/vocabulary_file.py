@@ -1,12 +1,14 @@
-"""The tokenizer in a tokenizer.json, as Hugging Face's `tokenizers` reads it."""
+"""The tokenizer in a tokenizer.json or in the metadata of GGUF, as Hugging Face's `tokenizers` reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gptlab.data.tokenizer import check_unicode
 from gptlab.errors import GptlabError
+from gptlab.weights.gguf_file import tokenizer as gguf_tokenizer
 
 
 class FileTokenizer:
@@ -19,13 +21,15 @@ class FileTokenizer:
 
     def __init__(self, path: Path) -> None:
         try:
-            import tokenizers
+            import tokenizers  # noqa: F401 - looked for before the file is blamed
         except ImportError as error:
             raise GptlabError(
                 f"{path}: needs the package tokenizers: pip install tokenizers.", code="tokenizers-missing", file=path
             ) from error
         try:
-            self._inner = tokenizers.Tokenizer.from_file(str(path))
+            self._inner = (gguf_tokenizer if path.suffix == ".gguf" else _of_json)(path)
+        except GptlabError:
+            raise
         except Exception as error:  # the library raises nothing narrower
             raise GptlabError(
                 f"{path}: is no tokenizer that the package tokenizers can read.", code="tokenizer-file", file=path
@@ -49,3 +53,9 @@ class FileTokenizer:
 
     def byte_lengths(self) -> None:
         return None
+
+
+def _of_json(path: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(path))

@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import Override
 
 from gptlab.errors import ConfigError, wrong_value
 from gptlab.store.config_file import literal
-from gptlab.weights.opening import open_weights, sha256
+from gptlab.weights.opening import located, open_weights, sha256
 
 UNSAID = 2**62  # stands for a size that the file leaves open: merging would pass over a missing value
 
@@ -30,7 +30,7 @@ def preset(weights: str) -> tuple[str, dict[str, Any]]:
     found = open_weights(weights)
     known = sha256(found)
     body = {key: UNSAID if value is None else literal(value) for key, value in found.model.items()}
-    place = os.path.abspath(os.path.expanduser(weights))
+    place = os.path.abspath(located(weights))
     return f"of_file_{known}_{found.family}", {**body, "weights": place, "weights_sha256": known}
 
 

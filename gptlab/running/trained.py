@@ -23,7 +23,7 @@ from gptlab.store.find_runs import find_run, find_runs, is_run, recorded_id
 from gptlab.store.manifest import read_manifest
 from gptlab.training import checkpoint
 from gptlab.weights import hugging_face, own
-from gptlab.weights.opening import open_weights, sha256
+from gptlab.weights.opening import WHEELS, located, open_weights, sha256
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Trained:
 def named(word: str) -> Trained:
     """The model of the run that `word` names, or of the weights that are at this path."""
     path = Path(word).expanduser()
-    if path.is_file() or any((path / name).is_file() for name in (hugging_face.CONFIG, own.EXPORTED)):
-        return of_weights(path)
+    if path.is_file() or word in WHEELS or any((path / name).is_file() for name in (hugging_face.CONFIG, own.EXPORTED)):
+        return of_weights(word)
     return trained(run_folder(word))
 
 
@@ -62,7 +62,7 @@ def of_weights(path: Path | str, **model: object) -> Trained:
             code="weights-leave-open-alone",
             key=f"model.{lacking[0]}",
         )
-    declared = ModelConfig(**said, weights=str(Path(path).expanduser()), weights_sha256=sha256(found))
+    declared = ModelConfig(**said, weights=str(located(path)), weights_sha256=sha256(found))
     by_size = {50257: "gpt2", 256: "byte"}.get(declared.vocab_size, "ids")
     tokenizer: Tokenizer
     if found.tokenizer is not None:

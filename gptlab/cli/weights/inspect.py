@@ -18,7 +18,7 @@ usage: gptlab inspect PATH [--format text|json]
 
 Says what is at PATH: its format and family, the model that it implies, how many parameters, and which names are
 missing or left over. PATH is a folder of Hugging Face's (config.json and safetensors, in shards too), the book's .pth,
-nanoGPT's ckpt.pt, or a run of gptlab's. Headers and tensors are read, code never is: a pickle that holds any is
+nanoGPT's ckpt.pt, GGUF, or a run of gptlab's. Headers and tensors are read, code never is: a pickle that holds any is
 refused. Exit code 1 when the file does not hold the whole of the model that it implies.
 
   gptlab inspect gpt2/
