@@ -132,13 +132,6 @@ class Declares(Protocol):
         """In the order in which they are called."""
 
 
-@runtime_checkable
-class ChangesAfterStep(Protocol):
-    """A module that changes something of its own, no parameter, after each step of the optimizer in training."""
-
-    def after_step(self) -> None: ...
-
-
 def check_handed(blocks: Iterable[nn.Module]) -> None:
     """ConfigError where a part cannot do without a tensor that nothing before it hands on."""
     known: set[str] = set()

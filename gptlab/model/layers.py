@@ -111,7 +111,8 @@ class ExactTables(nn.Module):
 
 @runtime_checkable
 class HasAfterStep(Protocol):
-    """A model with a rule for its weights: training calls it after every step, building once."""
+    """A module that changes after each step of training: a model with a rule for its weights, which building calls too,
+    or a part with numbers of its own that are no parameters."""
 
     def after_step(self) -> None: ...
 
@@ -130,4 +131,4 @@ def unit_norm(model: nn.Module) -> None:
             seen.add(id(module.weight))
             weight: Tensor = module.weight
             writes = isinstance(module, Linear) and module.into_stream
-            weight.div_(torch.linalg.vector_norm(weight, dim=0 if writes else 1, keepdim=True).clamp(min=1e-12))
+            weight.div_(torch.linalg.vector_norm(weight, dim=-2 if writes else -1, keepdim=True).clamp(min=1e-12))

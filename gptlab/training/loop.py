@@ -15,7 +15,6 @@ from torch import Tensor
 from gptlab.data.batches import Batch, TokenSource
 from gptlab.identity import identity
 from gptlab.model import GPT, learning_rate_scales
-from gptlab.model.contract import ChangesAfterStep
 from gptlab.model.gpt import Output
 from gptlab.model.heads import PenalisesLogits
 from gptlab.probes import Subject
@@ -51,7 +50,6 @@ class Training:
         self.device = choose_device(self.train.device)
         self.kernels, lacking = usable(config)
         self.model = model.to(self.device)
-        self.moved = [module for module in model.modules() if isinstance(module, ChangesAfterStep)]
         self.z_loss = model.out_head.z_loss if isinstance(model.out_head, PenalisesLogits) else 0.0
         self.updates = self._new_updates()
         self.run_model: Callable[[Tensor], Output] = model.run
@@ -184,8 +182,6 @@ class Training:
         norm = self.updates.clip()
         self.updates.set_rate(rate)
         self.updates.step()
-        for module in self.moved:
-            module.after_step()
         mean = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
         return Step(mean, norm, train.learning_rate * rate, auxiliary)
 

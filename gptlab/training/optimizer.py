@@ -35,7 +35,7 @@ class Updates:
 
         `flat`: lay all weights into one buffer, if the optimizer works on each number by itself.
         """
-        self._model = model
+        self._changing = [module for module in model.modules() if isinstance(module, HasAfterStep)]
         self.peak, self.clip_at = train.learning_rate, train.clip
         groups = _groups(model, train, rate_scales)
         self._weights = [weight for group in groups for weight in group["params"]]
@@ -67,15 +67,15 @@ class Updates:
 
     @torch.no_grad()  # `unwrap` takes off torch's own
     def step(self) -> None:
-        """Update the weights, after `clip`, let go of the gradient, and have the model's own rule hold again."""
+        """Update the weights, after `clip`, let go of the gradient, and have modules do what they do after a step."""
         for optimizer in self.optimizers:
             # torch wraps `step` for profilers and hooks, which a small model would pay for with a tenth of its time.
             update = unwrap(type(optimizer).step) if self._flat else type(optimizer).step
             update(optimizer)
         for weight in self._weights:
             weight.grad = None
-        if isinstance(self._model, HasAfterStep):
-            self._model.after_step()
+        for module in self._changing:
+            module.after_step()
 
     def state(self) -> list[dict[str, Any]]:
         """All that the next step depends on, weights aside."""

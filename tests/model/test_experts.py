@@ -213,6 +213,14 @@ def test_the_bias_rises_for_idle_experts_until_they_are_as_busy() -> None:
     torch.testing.assert_close(after.weights, after.scores.gather(1, after.chosen))  # it weighs nothing
 
 
+def test_each_expert_has_vectors_of_length_one_under_the_rule_for_weights() -> None:
+    wanted = config(expert="swiglu")
+    bank: Any = build(replace(wanted, model=replace(wanted.model, after_step="unit_norm"))).trf_blocks[0].ff.experts
+    ones = torch.ones(EXPERTS, WIDTH)
+    for lengths in (bank.gate.weight.norm(dim=2), bank.value.weight.norm(dim=2), bank.out.weight.norm(dim=1)):
+        torch.testing.assert_close(lengths, ones)
+
+
 # --- what it costs, and what is seen
 
 
