@@ -22,6 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ("transformers", "plain", "plain compiled")
+YARDSTICK = "transformers fp32"  # beside another precision: what that precision wins, too
 ROUNDS, SECONDS = (3, 30), 15.0  # at least and at most, and how long beyond the least
 PATIENCE = 1800  # seconds for one cell
 
@@ -68,7 +69,8 @@ def in_process(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_cell(shape: str, precision: str, threads: int, eager: bool) -> dict[str, Any]:
-    """Best microseconds of a step by contestant, and what failed."""
+    """Best microseconds of a step by contestant, and what failed. `fp32_transformers`: those of transformers in fp32.
+    """
     import torch
 
     from tests.benchmarks import steps
@@ -81,16 +83,19 @@ def run_cell(shape: str, precision: str, threads: int, eager: bool) -> dict[str,
         "transformers": lambda: steps.transformers(size, precision, ids),
         "plain": lambda: steps.plain(size, precision, ids),
     }
+    if precision != "fp32":
+        makers[YARDSTICK] = lambda: steps.transformers(size, "fp32", ids)
     if not eager and steps.can_compile():
         makers["plain compiled"] = lambda: steps.plain(size, precision, ids, compiled=True)
     best, errors = race(makers)
     peak, used = square_rate(precision), steps.flops(size)
-    own = best.get("gptlab")
+    own, yardstick = best.get("gptlab"), best.pop(YARDSTICK, best.get("transformers"))
     others = [best[name] for name in PEERS if name in best]
     return {
         "shape": shape, "sizes": list(size), "precision": precision, "threads": threads,
         "microseconds": {name: round(1e6 * seconds, 1) for name, seconds in best.items()}, "errors": errors,
         "ratio": min(others) / own if own and others else None,  # of the fastest peer's time: above 1, gptlab is faster
+        "fp32_transformers": round(1e6 * yardstick, 1) if yardstick else None,
         "peak_flops": peak, "share_of_peak": used / own / peak if own else None,
     }  # fmt: skip
 

@@ -16,7 +16,8 @@ from tests.benchmarks.test_speed import in_turn, show
 
 pytestmark = pytest.mark.benchmark
 PROMPT, TOKENS, TRIES = list(range(100, 116)), 48, 4
-BOUND = 1.3  # of transformers' time: a step reads every weight once, whoever takes it
+# At most so much of transformers' time, or so near to reading every weight once at the speed of a copy.
+BOUND, NEAR = 0.6, 0.8
 
 
 def copy_rate() -> float:
@@ -65,4 +66,4 @@ def test_a_token_beside_transformers(precision: str, batch: int) -> None:
         ("ratio", f"{each['ours'] / each['theirs']:.2f}"),
         ("reading the weights once", f"{1e3 * floor:.1f} ms", f"{floor / each['ours']:.0%} of ours"),
     )
-    assert each["ours"] < BOUND * each["theirs"]
+    assert each["ours"] <= BOUND * each["theirs"] or floor >= NEAR * each["ours"]

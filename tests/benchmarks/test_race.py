@@ -52,3 +52,20 @@ def test_contestants_learn_and_the_products_are_counted() -> None:
         model(ids[:, :-1], ids[:, 1:]).backward()
     counted = counter.get_total_flops()
     assert counted == pytest.approx(steps.flops(TINY), rel=0.1)  # a flash kernel computes the scores again, backward
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_cell_has_the_yardstick_in_fp32_and_it_is_no_peer(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(steps.SHAPES, "tiny", TINY)
+    monkeypatch.setattr(race, "SECONDS", 0.0)
+    monkeypatch.setattr(race, "square_rate", lambda precision: 1e12)
+    config = steps.config(TINY)  # any processor has this precision
+    monkeypatch.setattr(steps, "config", lambda size, precision: config)
+    made: list[str] = []
+    theirs = steps.transformers
+    monkeypatch.setattr(steps, "transformers", lambda size, p, ids: (made.append(p), theirs(size, p, ids))[1])
+    cell = race.run_cell("tiny", precision, torch.get_num_threads(), eager=True)
+    assert made == list(dict.fromkeys([precision, "fp32"])) and not cell["errors"]
+    assert set(cell["microseconds"]) == {"gptlab", "transformers", "plain"}
+    assert cell["fp32_transformers"] > 0
+    assert (cell["fp32_transformers"] == cell["microseconds"]["transformers"]) == (precision == "fp32")
