@@ -1,6 +1,7 @@
 """The kernels by name: several ways to compute one thing, and which of them a run takes.
 
     linear     torch, onednn     products of fp32 training: as torch does them (MKL), or through oneDNN
+    qkv        separate, joined  queries, keys and values of a layer: three products on a CPU, or one
     attention  torch, kept       bf16 attention on a CPU: torch's, or with the weights of all heads kept
     optimizer  fused, flat       one call for each tensor, or all weights in one buffer
     loss       plain, chunked    all logits at once, or a chunk of tokens at a time
@@ -22,6 +23,7 @@ from gptlab.errors import ConfigError, unknown
 
 PLACES: dict[str, tuple[str, ...]] = {
     "linear": ("torch", "onednn"),
+    "qkv": ("separate", "joined"),
     "attention": ("torch", "kept"),
     "optimizer": ("fused", "flat"),
     "loss": ("plain", "chunked"),
@@ -29,6 +31,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 AUTO, REFERENCE = "auto", "reference"
 PLAIN = {place: names[0] for place, names in PLACES.items()}
 
+JOINABLE = ("multi_head", "differential")  # attentions with W_query, W_key and W_value
 LONGEST = 512  # tokens of `kept`; beyond that, the weights that are kept outgrow all other activations
 CHUNK_ELEMENTS = 2**25  # logits held at a time by `chunked`: 128 MiB in fp32
 FEWEST_ROWS = 256  # of a chunk; below that, its matrix products run slowly
@@ -77,13 +80,15 @@ def check(config: Config) -> None:
 def unused(config: Config, place: str) -> str:
     """Why nothing but the reference can be taken at a place by this run; empty where something can."""
     train = config.train
-    if place in ("linear", "attention"):
+    if place in ("linear", "qkv", "attention"):
         if train.device.startswith("cuda"):
             return f"train.device={train.device} is no CPU"
         if train.compile:
             return "train.compile leaves it to the compiler"
     if place == "linear" and train.precision != "fp32":
         return f"train.precision={train.precision} is not fp32"
+    if place == "qkv" and config.model.attention not in JOINABLE:
+        return f"model.attention={config.model.attention} has no three products to join"
     if place == "attention" and train.precision != "bf16":
         return f"train.precision={train.precision} is not bf16"
     if place == "attention" and (train.context or config.model.context_length) > LONGEST:

@@ -61,6 +61,8 @@ class MultiHeadAttention(nn.Module):
     The norms of `qk_norm` are rmsnorms with the options of the slot `norm`.
     """
 
+    joined = False  # queries, keys and values as one product, of the three weights: `gptlab.training.kernels.qkv`
+
     def __init__(
         self,
         emb_dim: int,
@@ -94,6 +96,7 @@ class MultiHeadAttention(nn.Module):
         head_dim = head_dim or emb_dim // n_heads
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.causal, self.window, self.softcap = causal, window, softcap
+        self.qkv_bias = qkv_bias
         self.drop_attention = drop_attention
         self.manual = implementation == "manual" or softcap is not None or sinks
         self.scale_rule, self.qk_norm = scale, qk_norm
@@ -207,7 +210,7 @@ class MultiHeadAttention(nn.Module):
 
     def queries_keys_values(self, x: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, emb_dim) -> q (B, n_heads, T, head_dim), k and v (B, n_kv_heads, T, head_dim), normed and rotated."""
-        q, k, v = self.W_query(x), self.W_key(x), self.W_value(x)
+        q, k, v = self._products(x)
         if self.qk_norm == "rms_full":
             q, k = self.query_norm(q), self.key_norm(k)
         q, k, v = _heads(q, self.n_heads), _heads(k, self.n_kv_heads), _heads(v, self.n_kv_heads)
@@ -218,6 +221,16 @@ class MultiHeadAttention(nn.Module):
         if self.position is not None:
             q, k = self.position.rotate(q, k, _places(x) if positions is None else positions)
         return (q * self.head_scale if self._learned else q), k, v
+
+    def _products(self, x: Tensor) -> tuple[Tensor, ...]:
+        layers = (self.W_query, self.W_key, self.W_value)
+        # A layer that somebody has put in the place of ours may compute something else.
+        if not self.joined or any(type(layer) is not Linear for layer in layers):
+            return tuple(layer(x) for layer in layers)
+        weights: list[Tensor] = [layer.weight for layer in layers]
+        biases: list[Tensor] = [layer.bias for layer in layers] if self.qkv_bias else []
+        joined = F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+        return joined.split([layer.out_features for layer in layers], dim=-1)
 
     def attention_logits(self, x: Tensor, positions: Tensor | None = None, **others: object) -> Tensor:
         """What the softmax takes for the stream x (B, T, emb_dim): as `logits`. Nothing else is looked at."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gptlab.kernels import words
+from gptlab.kernels import PLAIN, words
 from gptlab.store.damage import DamagedError, load_object, parsing
 from gptlab.store.json_text import parse_json
 from gptlab.store.names import MANIFEST
@@ -46,7 +46,8 @@ class Manifest:
     def kernels(self) -> str:
         """How its training was computed (`gptlab.kernels`), in words; empty where none was, or it is not recorded."""
         train = self.config.get("train")
-        return words(train.get("kernels")) if isinstance(train, dict) else ""
+        taken = train.get("kernels") if isinstance(train, dict) else None
+        return words({**PLAIN, **taken}) if isinstance(taken, dict) else ""  # a place that it did not know yet: plain
 
     def text(self, key: str) -> str:
         """What stands under `key` at the top, in words; empty where nothing does."""

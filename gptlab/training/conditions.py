@@ -12,6 +12,7 @@ from gptlab.config import Config, TrainConfig
 from gptlab.kernels import PLAIN, resolved
 from gptlab.training.kernels.attention import fast_attention
 from gptlab.training.kernels.linear import available, fast_linear
+from gptlab.training.kernels.qkv import joined_qkv
 
 
 def choose_device(name: str) -> torch.device:
@@ -24,7 +25,7 @@ def choose_device(name: str) -> torch.device:
 def usable(config: Config) -> tuple[dict[str, str], list[str]]:
     """(place -> kernel that this machine has, of those that the run is to take; a sentence for each that it lacks)."""
     kernels, warnings = resolved(config), []
-    here = {"linear": available(), "attention": True}
+    here = {"linear": available(), "qkv": True, "attention": True}
     for place, there in here.items():
         if kernels[place] != PLAIN[place] and not (there and choose_device(config.train.device).type == "cpu"):
             warnings.append(f"kernels: this machine has no {place}={kernels[place]}, and {PLAIN[place]} was taken")
@@ -49,14 +50,15 @@ def conditions(train: TrainConfig, device: torch.device) -> Iterator[None]:
 def precision(train: TrainConfig, device: torch.device, kernels: Mapping[str, str]) -> Iterator[None]:
     """bf16 for the matrix products where the run asks for it: weights, gradients and sums stay in fp32.
 
-    `kernels` (`usable`) say how products in fp32 and attention in bf16 are computed.
+    `kernels` (`usable`) say how products in fp32, queries with keys and values, and attention in bf16 are computed.
     """
-    if train.precision == "bf16":
-        with torch.autocast(device.type, dtype=torch.bfloat16), fast_attention(kernels["attention"] == "kept"):
-            yield
-    else:
-        with fast_linear(kernels["linear"] == "onednn"):
-            yield
+    with joined_qkv(kernels["qkv"] == "joined"):
+        if train.precision == "bf16":
+            with torch.autocast(device.type, dtype=torch.bfloat16), fast_attention(kernels["attention"] == "kept"):
+                yield
+        else:
+            with fast_linear(kernels["linear"] == "onednn"):
+                yield
 
 
 def seed_dropout(seed: int, step: int, part: int, device: torch.device) -> None:

@@ -69,8 +69,7 @@ def in_process(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_cell(shape: str, precision: str, threads: int, eager: bool) -> dict[str, Any]:
-    """Best microseconds of a step by contestant, and what failed. `fp32_transformers`: those of transformers in fp32.
-    """
+    """Best microseconds of a step by contestant, what failed; `fp32_transformers`: those of transformers in fp32."""
     import torch
 
     from tests.benchmarks import steps

@@ -81,6 +81,8 @@ def recorded(folder: Path) -> Any:
         (["train.kernels.optimizer=flat", "train.optimizer=muon"], "kernel-ignored", "train.kernels.optimizer"),
         (["train.kernels.linear=onednn", "train.compile=true"], "kernel-ignored", "train.kernels.linear"),
         (["train.kernels.linear=onednn", "train.precision=bf16"], "kernel-ignored", "train.kernels.linear"),
+        (["train.kernels.qkv=joined", "model.attention=identity"], "kernel-ignored", "train.kernels.qkv"),
+        (["train.kernels.qkv=joined", "train.compile=true"], "kernel-ignored", "train.kernels.qkv"),
     ],
 )
 @pytest.mark.usefixtures("bf16_here")
@@ -144,7 +146,7 @@ def test_one_measurement_of_the_baseline_serves_all_variants(chooses_flat: list[
 def test_what_is_named_is_not_measured(chooses_flat: list[Config]) -> None:
     _, plan = opened("train.kernels=reference")
     assert plan.runs[0].config.train.kernels == PLAIN
-    _, plan = opened("train.kernels={linear: torch, optimizer: fused}")
+    _, plan = opened("train.kernels={linear: torch, qkv: separate, optimizer: fused}")
     assert plan.runs[0].config.train.kernels == PLAIN
     assert not chooses_flat
     study, plan = open_study(expand(["model=tiny", "probes=counting"]))

@@ -61,11 +61,11 @@ def test_a_candidate_needs_a_lead(share: float, chosen: str) -> None:
 
 
 def test_what_is_raced_is_what_the_run_can_take() -> None:
-    places = ["linear"] * available() + ["optimizer"]
+    places = [*["linear"] * available(), "qkv", "optimizer"]
     assert [place for place, _ in contestants(compose(["model=tiny", "train.budget=5"]))] == places
     pinned = compose(["model=tiny", "train.budget=5", "train.kernels.optimizer=flat"])
     assert [place for place, _ in contestants(pinned)] == places[:-1]
-    large = compose(["model=gpt2_124m", "train.budget=5", "train.kernels.linear=torch"])
+    large = compose(["model=gpt2_124m", "train.budget=5", "train.kernels={linear: torch, qkv: separate}"])
     assert list(contestants(large)) == []
     assert list(contestants(compose(["model=tiny", "train.budget=5", "train.kernels=reference"]))) == []
 

@@ -20,9 +20,11 @@ from torch import Tensor
 from gptlab.config import Config
 from gptlab.kernels import PLACES, PLAIN, open_places
 from gptlab.model import build, learning_rate_scales
+from gptlab.model.attention import MultiHeadAttention
 from gptlab.model.feed_forward import hidden_width
 from gptlab.training.kernels.attention import fast_attention
 from gptlab.training.kernels.linear import available, fast_linear
+from gptlab.training.kernels.qkv import joined_qkv
 from gptlab.training.optimizer import Updates
 
 LEAD = 0.05  # a candidate takes at most 1 - LEAD of the reference's time, or is not taken
@@ -30,6 +32,7 @@ SECONDS = 0.4  # for one place, as far as FEWEST rounds need no more
 FEWEST, MOST = 3, 25  # rounds, in each of which every candidate has its turn
 TURN = 1e-3  # seconds that a turn takes at least: shorter ones are repeated
 LARGEST = 2048  # of any side of a product: what is larger runs no faster, and only takes longer to time
+WINDOW = 256  # tokens of a row, where attention is timed only because of what it makes of its inputs' layout
 HEAVIEST = 4e9  # multiplications of one turn, forward and backward
 SMALL = 2**20  # weights, below which one buffer for all of them may win
 
@@ -90,6 +93,8 @@ def contestants(config: Config) -> Iterator[tuple[str, dict[str, Turn]]]:
     places = open_places(config)
     if "linear" in places and available():
         yield "linear", {name: _linear(config, fast=name == "onednn") for name in PLACES["linear"]}
+    if "qkv" in places:
+        yield "qkv", {name: _qkv(config, joined=name == "joined") for name in PLACES["qkv"]}
     if "attention" in places:
         yield "attention", {name: _attention(config, fast=name == "kept") for name in PLACES["attention"]}
     if "optimizer" in places and _weights(config) < SMALL:
@@ -138,6 +143,28 @@ def _linear(config: Config, *, fast: bool) -> Turn:
                 with fast_linear(fast):
                     y = F.linear(x, weight)
                 torch.autograd.grad(y, (x, weight), above)
+
+    return turn
+
+
+def _qkv(config: Config, *, joined: bool) -> Turn:
+    """The products and the attention that reads them: parts of one product are views, with strides of their own."""
+    model, train = config.model, config.train
+    length = min(train.context or model.context_length, WINDOW)
+    rows = min(train.batch_size // train.accumulate, max(1, LARGEST // length))
+    with torch.random.fork_rng(devices=[]):
+        layer = MultiHeadAttention(
+            model.emb_dim, model.n_heads, model.n_kv_heads, model.causal, model.qkv_bias, head_dim=model.head_dim
+        )
+    x = _random(rows, length, model.emb_dim).requires_grad_()
+    leaves = [x, *(p for part in (layer.W_query, layer.W_key, layer.W_value) for p in part.parameters())]
+    shared = layer.n_kv_heads != layer.n_heads
+
+    def turn() -> None:
+        with joined_qkv(joined), torch.autocast("cpu", torch.bfloat16, enabled=train.precision == "bf16"):
+            q, k, v = layer.queries_keys_values(x)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=model.causal, enable_gqa=shared)
+        torch.autograd.grad(y.sum(), leaves)
 
     return turn
 
