@@ -179,6 +179,8 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
 
     if fit := weights_fit(config.model):
         result["warnings"] += fit.sentences()
+        if fit.whole and config.train.budget is None:
+            result["notes"].append("weights: all are loaded and none is trained, so every seed is this very model")
     subject = probes.Subject(config)
     tables: dict[str, list[dict[str, Any]]] = {}
     for probe in probes.chosen(config):
