@@ -246,6 +246,7 @@ def test_in_threads(here: Path) -> None:
 
 def test_the_names_that_the_package_offers() -> None:
     lazy = {"Run", "Sweep", "build", "compare", "compose", "generate", "load", "run", "sweep", "trained"}
+    lazy |= {"export", "inspect", "load_weights"}
     assert set(gptlab.__all__) <= {*dir(gptlab), *lazy}
     assert all(getattr(gptlab, name) for name in gptlab.__all__)
     with pytest.raises(AttributeError, match="no attribute 'comopse'"):
