@@ -18,8 +18,10 @@ from gptlab.errors import GptlabError
 from gptlab.show.figures import NAMES, figures, page
 from gptlab.show.figures.style import apart, drawing
 from gptlab.store.study import Study, load_study
+from tests.support.seeded import Arm
 from tests.support.synthetic import TWELVE, make_study
 from tests.support.trained import make_grid, make_trained
+from tests.support.tuned import bowl, tuned_study
 
 
 @pytest.fixture(autouse=True)
@@ -61,11 +63,20 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Study, Compa
         make_trained(root / "many", tuple(f"wide_v_with_a_longer_name_{n}" for n in range(9)), (1, 2, 3)),
         make_grid(root / "grid", {"model.emb_dim": ("64", "128"), "train.learning_rate": ("1e-4", "1e-3")}),
         make_study(root / "depth", TWELVE),
+        _tuned(root / "tuned"),
     ]
     for folder in folders[:3]:
         plan = json.loads((folder / "plan.json").read_text())
         (folder / "plan.json").write_text(json.dumps({**plan, "primary_metric": "final_loss"}))
     return [(load_study(folder), compare([folder])) for folder in folders]
+
+
+def _tuned(root: Path) -> Path:
+    arms = tuple(
+        Arm(label, {1: 3.0, 2: 3.1, 3: 3.2}, {"n_layers": n}) for n, label in enumerate(("none", "post_ln"), 2)
+    )
+    curves = {"none": bowl(0.01), "post_ln": bowl(0.005)}
+    return tuned_study(root, arms, curves, {"none": 0.01, "post_ln": 0.005})
 
 
 @pytest.mark.parametrize("width", [84 / 25.4, 174 / 25.4, 10.5])
