@@ -166,10 +166,12 @@ def _tests() -> dict[str, str]:
 
 
 def tests_of(name: str, settings: Settings, published: bool) -> list[str]:
-    """The first two tests that set what the ablation sets. A published model is held against transformers."""
-    patterns = [rf"ablation={name}\b", *_patterns(settings)]
+    """The first two tests that set all that the ablation sets. A published model is held against transformers."""
+    patterns = list(_patterns(settings))
     found = [ORACLES[0]] if published else []
-    found += [test for test, text in _tests().items() if any(re.search(pattern, text) for pattern in patterns)]
+    for test, text in _tests().items():
+        if re.search(rf"ablation={name}\b", text) or (patterns and all(re.search(each, text) for each in patterns)):
+            found.append(test)
     return list(dict.fromkeys(found))[:2]
 
 
@@ -184,8 +186,8 @@ def _patterns(settings: Settings) -> Iterator[str]:
         elif isinstance(value, str):
             yield rf"""\b{option}["']?\s*[:=]\s*["']{value}["']"""
         else:
-            yield rf"""["']?{slot}["']?\s*[:=(]\s*\{{?[^{{}}()]*\b{option}["']?\s*[:=]"""
-            yield rf"""\b{slot}\.{option}\b"""
+            nested = rf"""["']?{slot}["']?\s*[:=(]\s*\{{?[^{{}}()]*\b{option}["']?\s*[:=]"""
+            yield rf"""{nested}|\b{slot}\.{option}\b"""
     for key, value in settings.items():
         if not said and not isinstance(value, Mapping):
             words = re.escape(str(value)) if isinstance(value, (str, bool)) else ""
