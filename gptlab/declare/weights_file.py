@@ -10,7 +10,6 @@ from hydra.core.override_parser.types import Override
 
 from gptlab.errors import ConfigError, wrong_value
 from gptlab.store.config_file import literal
-from gptlab.weights.opening import located, open_weights, sha256
 
 UNSAID = 2**62  # stands for a size that the file leaves open: merging would pass over a missing value
 
@@ -27,6 +26,8 @@ def preset(weights: str) -> tuple[str, dict[str, Any]]:
 
     GptlabError for what is not there, or cannot be read. What the file leaves open must be said by the user.
     """
+    from gptlab.weights.opening import located, open_weights, sha256  # not while help is printed
+
     found = open_weights(weights)
     known = sha256(found)
     body = {key: UNSAID if value is None else literal(value) for key, value in found.model.items()}
@@ -49,6 +50,8 @@ def refuse_choice(parsed: Sequence[Override]) -> None:
 
 def check_said(composed: Mapping[str, Any]) -> None:
     """ConfigError for what the file leaves open and nobody says, and for another hash than the user pinned."""
+    from gptlab.weights.opening import open_weights, sha256
+
     for key, value in composed["model"].items():
         if value == UNSAID:
             raise ConfigError(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Stacked(Piece):
         return tensor.chunk(len(self.ours), 0)
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(tensors), 0)
+        from torch import cat
+
+        return cat(list(tensors), 0)
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,9 @@ class ByHead(Piece):
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         heads = [tensor.unflatten(0, (self.n_heads, -1)) for tensor in tensors]
-        return torch.stack(heads, 1).flatten(0, 2)
+        from torch import stack
+
+        return stack(heads, 1).flatten(0, 2)
 
 
 @dataclass(frozen=True)

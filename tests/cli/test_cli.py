@@ -294,7 +294,7 @@ def test_a_folder_that_is_taken_away_costs_its_run_only(
         return study, plan
 
     original = queue.open_study
-    monkeypatch.setattr("gptlab.cli.run.open_study", blocked)
+    monkeypatch.setattr("gptlab.running.stages.open_study", blocked)
     assert main([*FAST, "ablation=relu"]) == 1
     assert len(list(Path("outputs").rglob("result.json"))) == 1
 

@@ -104,6 +104,7 @@ def test_a_file_starts_with_what_it_is_about(path: Path) -> None:
     assert not any("\t" in line for line in lines)
 
 
+@pytest.mark.usefixtures("bf16_here")
 @pytest.mark.parametrize("path", [path for path in FILES if path_id(path) != "data/hf"], ids=path_id)
 def test_a_file_composes(path: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("Every effort moves you. " * 50)
