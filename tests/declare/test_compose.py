@@ -636,7 +636,7 @@ BLOCK_VALUES = {
     "attention": "identity", "causal": "false", "n_heads": "2", "n_kv_heads": "1", "head_dim": "5",
     "qkv_bias": "true", "attention_bias": "false", "shortcut": "scaled", "shortcut_attention": "none",
     "shortcut_feed_forward": "none", "drop_rate": "0.2", "drop_attention": "0.2", "drop_shortcut": "0.2",
-    "drop_feed_forward": "0.2", "position": "rope", "options": "{norm: {eps: 0.1}}",
+    "drop_feed_forward": "0.2", "position": "rope", "options": "{norm: {eps: 0.1}}", "skip": "first_embeddings",
 }  # fmt: skip
 
 
