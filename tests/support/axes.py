@@ -114,7 +114,9 @@ def named(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def source(name: str, settings: Settings) -> str:
-    """What the docstrings of the chosen components, or of their options, cite; else the ablation's comment."""
+    """What the ablation's comment cites; else what the docstrings of its components, or of their options, do."""
+    if own := _CITED.findall(sentence(name)):
+        return "; ".join(own)
     found: dict[str, None] = {}
     for slot, component, option in named(settings):
         known = registry.components(slot).get(component)
@@ -122,7 +124,7 @@ def source(name: str, settings: Settings) -> str:
         place = re.search(rf"^\s+{option}\s\s+(.*(?:\n\s{{12,}}\S.*)*)", doc, re.MULTILINE) if option else None
         text = place[1] if place else "" if option else doc.strip().split("\n\n")[0]
         found |= dict.fromkeys(" ".join(cited.split()) for cited in _CITED.findall(text))
-    return "; ".join(found) or "; ".join(_CITED.findall(sentence(name)))
+    return "; ".join(found)
 
 
 @cache
