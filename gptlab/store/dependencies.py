@@ -26,7 +26,7 @@ from gptlab.store.result import Result
 # and what `declare` makes of the user's words, which is the config that the id covers.
 MAKES_NUMBERS = (
     "config.py", "data", "generating", "kernels.py", "model", "probes", "registry.py", "running/execute.py",
-    "signatures.py", "streams.py", "training",
+    "signatures.py", "streams.py", "training", "weights",
 )  # fmt: skip
 
 
