@@ -39,6 +39,12 @@ def _check_gpt(model: ModelConfig) -> None:
             code="layer-sizes-unread",
             key="model.layer_sizes",
         )
+    if model.weights_sha256 and not model.weights:
+        raise ConfigError(
+            "model.weights_sha256: pins what the file of model.weights holds, and no file is named.",
+            code="weights-hash-alone",
+            key="model.weights_sha256",
+        )
     _check_layers(model)
     for block in blocks(model):
         _check_heads(block)

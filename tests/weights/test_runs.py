@@ -40,6 +40,11 @@ def test_the_identity_has_the_hash_and_not_the_path(folder: Path, tmp_path: Path
     assert composed(folder, f"model.weights_sha256={here.model.weights_sha256}") == here
 
 
+def test_a_hash_without_a_file_is_refused() -> None:
+    with refused("weights-hash-alone", key="model.weights_sha256"):
+        compose(["model=tiny", "model.weights_sha256=12"])
+
+
 def test_what_is_set_beside_the_file_wins_and_a_preset_is_refused(folder: Path) -> None:
     config = composed(folder, "ablation=relu", "model.drop_rate=0.25")
     assert (config.model.activation, config.model.drop_rate, config.model.qkv_bias) == ("relu", 0.25, True)
