@@ -21,6 +21,7 @@ from gptlab.model.feed_forward import hidden_width
 from gptlab.model.pattern import expanded
 from gptlab.model.per_layer import BLOCK_KEYS, layer_config
 from gptlab.running.trained import Trained
+from gptlab.store import files
 from gptlab.weights.families.family import Family
 from gptlab.weights.hugging_face import CONFIG, FAMILIES
 from gptlab.weights.loading import HEAD, TABLE, shapes_of, state_of
@@ -204,7 +205,7 @@ def _close(one: Any, other: Any) -> bool:
 
 def _write(path: Path, content: Any) -> None:
     if path.suffix == ".json":
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        files.write_text(path, json.dumps(content, indent=2) + "\n")
         return
     tensors = {name: tensor.contiguous().clone() for name, tensor in content.items()}
     if path.suffix == ".pth":

@@ -198,7 +198,7 @@ STANDS_ON: dict[str, dict[str, Any]] = {  # options that mean something only bes
     "position.low_freq_factor": _LLAMA3, "position.high_freq_factor": _LLAMA3,
     **{f"position.{name}": _YARN for name in ("original_context", "beta_fast", "beta_slow", "attention_factor")},
 }  # fmt: skip
-GATED_OR_NOT = ("moe", "mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear")
+GATED_OR_NOT = ("mlp", "glu", "geglu", "swiglu", "reglu", "geglu_tanh", "relu2_glu", "bilinear", "moe")
 FEED_FORWARDS = [f"feed_forward={name}" for name in GATED_OR_NOT]
 ATTENTIONS = [f"attention={name}" for name in ("multi_head", "shared_keys_values", "differential", "latent")]
 

@@ -42,7 +42,7 @@ def test_the_identity_has_the_hash_and_not_the_path(folder: Path, tmp_path: Path
 
 def test_a_hash_without_a_file_is_refused() -> None:
     with refused("weights-hash-alone", key="model.weights_sha256"):
-        compose(["model=tiny", "model.weights_sha256=12"])
+        gptlab.compose(["model=tiny", "model.weights_sha256=12"])
 
 
 def test_what_is_set_beside_the_file_wins_and_a_preset_is_refused(folder: Path) -> None:
