@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptlab.config import flatten
 from gptlab.planning.plan import Plan, expand
-from gptlab.planning.tuning import following, reached
-from gptlab.running.stages import begun, finished
+from gptlab.running.stages import begun, finished, following, reached
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,9 @@ from gptlab.cli.arguments import Parser
 from gptlab.cli.output import tell
 from gptlab.planning.costs import cost
 from gptlab.planning.plan import Plan, PlannedRun, expand
-from gptlab.planning.tuning import at_work, reached, said
+from gptlab.planning.tuning import at_work, said
 from gptlab.running.decisions import Decision, explain, survey
+from gptlab.running.stages import reached
 from gptlab.texts import harmless, harmless_json, printable
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from gptlab.cli.output import tell
 from gptlab.cli.progress import Progress
 from gptlab.errors import GptlabError
 from gptlab.planning.plan import expand
-from gptlab.planning.tuning import at_work, following, reached, said
+from gptlab.planning.tuning import at_work, said
 from gptlab.running.decisions import explain, survey
-from gptlab.running.stages import Stage, begun, finished
+from gptlab.running.stages import Stage, begun, finished, following, reached
 from gptlab.running.stopping import stoppable
 from gptlab.training.progress import listening
 

@@ -239,7 +239,7 @@ def _fill_cells(variant: Variant, primary: str, limit: Margin | None) -> None:
         if (
             name == METRIC
             and variant.cells[key].difference is not None
-            and (found := over_documents(variant.runs, base.runs))
+            and (found := over_documents(variant.runs, base.runs, values.keys() & others.keys()))
         ):
             variant.cells[key] = replace(
                 variant.cells[key], documents=found.n, low_documents=found.low, high_documents=found.high

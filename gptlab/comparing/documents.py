@@ -7,7 +7,7 @@ the differences are paired by document, after the mean over the seeds that both 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from gptlab.comparing.statistics import t_quantile
@@ -26,11 +26,16 @@ class OverDocuments(NamedTuple):
     high: float
 
 
-def over_documents(runs: Mapping[int, Record], base: Mapping[int, Record]) -> OverDocuments | None:
-    """Of the difference of two variants, seed -> run; None where their documents are not known, or not the same."""
-    tables = [(_read(runs[seed]), _read(base[seed])) for seed in sorted(runs.keys() & base.keys())]
+def over_documents(
+    runs: Mapping[int, Record], base: Mapping[int, Record], seeds: Collection[int]
+) -> OverDocuments | None:
+    """Of the difference of two variants, seed -> run, on the `seeds` that it is taken over.
+
+    None where the documents of one of them are not known, or not the same.
+    """
+    tables = [(_read(runs[seed]), _read(base[seed])) for seed in sorted(seeds)]
     pairs = [(own, its) for own, its in tables if own and its]
-    if not pairs:
+    if not pairs or len(pairs) < len(tables):
         return None
     shares = {document: share for document, (share, _) in pairs[0][0].items()}
     if len(shares) < 2 or any(_shares(table) != shares for pair in pairs for table in pair):

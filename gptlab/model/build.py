@@ -48,6 +48,9 @@ def build(config: Config) -> Model:
         _draw(model, config)
     if fit is not None:
         put(model, fit)
+        if isinstance(model, HasAfterStep):
+            with torch.no_grad():
+                model.after_step()
     return model.eval()
 
 

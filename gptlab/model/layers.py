@@ -71,6 +71,10 @@ class StackedLinear(Linear):
             self.bias = nn.Parameter(torch.empty(number, out_features))
         self.reset_parameters()
 
+    def parameter_roles(self) -> dict[str, str]:
+        """The biases are biases, though they lie one above the other."""
+        return {"bias": "vector"}
+
     def forward(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # type: ignore[override]
         """rows (N, in_features), the first counts[0] of them for the first layer, and so on -> (N, out_features)."""
         bias = self.get_parameter("bias").unbind() if "bias" in dict(self.named_parameters()) else [None] * self.number

@@ -73,16 +73,18 @@ def checked(plan: Plan, tune: TuneConfig) -> Protocol:
         )
     _check_arms(plan, key, tune)
     name = plan.primary_metric
-    direction = metric(name).direction if name else "neither"
-    if direction == "neither":
+    about = metric(name) if name else None
+    if about is None or about.direction == "neither" or about.kind in ("exact", "timing"):
         raise ConfigError(
-            f"tune: of experiment.primary_metric={name} neither direction is better, so nothing can be chosen by it.",
+            f"tune: experiment.primary_metric={name} is counted, timed, or better in neither direction, so no rate can "
+            "be chosen by it. Take final_loss.",
             code="tune-metric",
             key="experiment.primary_metric",
             value=name,
+            suggestion="final_loss",
         )
     seeds = tuple(tune.seeds)
-    return Protocol(key, tune.factor, tune.points, tune.max_trials, seeds, name, direction == "lower")
+    return Protocol(key, tune.factor, tune.points, tune.max_trials, seeds, name, about.direction == "lower")
 
 
 def _check_seeds(plan: Plan, tune: TuneConfig) -> None:

@@ -20,13 +20,14 @@ from gptlab.identity import identity
 from gptlab.planning.changed import changed
 from gptlab.planning.tune_keys import checked, value_of, with_value
 from gptlab.store.names import ID_LENGTH
-from gptlab.store.states import run_folders, trial_of
+from gptlab.store.states import folder_of, run_folders, trial_of
 from gptlab.tuned import Outcome, Protocol, Trial, best_place, grid, most_runs, next_values
 
 if TYPE_CHECKING:
     from gptlab.planning.plan import Plan, PlannedRun
 
 Runs = tuple["PlannedRun", ...]
+Starts = Callable[["PlannedRun", Path], bool]
 
 
 @dataclass(frozen=True)
@@ -111,19 +112,22 @@ def at_work(plan: Plan) -> Plan:
     return replace(plan, runs=runs)
 
 
-def reached(plan: Plan) -> Plan:
+def reached(plan: Plan, starts: Starts = lambda run, folder: False) -> Plan:
     """The plan at the stage that the finished trials in its folder have brought it to."""
-    while (later := following(plan)) is not None:
+    while (later := following(plan, starts)) is not None:
         plan = later
     return plan
 
 
-def following(plan: Plan) -> Plan | None:
-    """The plan with what comes when its trials have ended; None where it is at its end, or they have not."""
+def following(plan: Plan, starts: Starts = lambda run, folder: False) -> Plan | None:
+    """The plan with what comes when its trials have ended; None where it is at its end, or they have not.
+
+    `starts`: whether a trial in its folder is to be run again, though it has ended.
+    """
     tuning = plan.tuning
     if tuning is None or tuning.chosen:
         return None
-    ended = _ended(plan.output_dir / plan.study, tuning)
+    ended = _ended(plan.output_dir / plan.study, tuning, starts)
     if ended is None:
         return None
     arms = {run.label: run for run in reversed(plan.runs)}
@@ -168,7 +172,7 @@ def _verdict(plan: Plan, tuning: Tuning, chosen: Mapping[str, float]) -> Plan:
     return replace(plan, runs=runs, tuning=replace(tuning, chosen=dict(chosen), controls=tuple(controls)))
 
 
-def _ended(folder: Path, tuning: Tuning) -> dict[str, list[Trial]] | None:
+def _ended(folder: Path, tuning: Tuning, starts: Starts) -> dict[str, list[Trial]] | None:
     """Arm -> its trials; None while one of them is to come."""
     found: dict[str, list[Trial]] = {}
     runs, known = iter(tuning.trials), run_folders(folder)
@@ -178,7 +182,7 @@ def _ended(folder: Path, tuning: Tuning) -> dict[str, list[Trial]] | None:
             for seed in tuning.protocol.seeds:
                 run = next(runs)
                 ended = trial_of(folder, run.id, run.folder, tuning.protocol.metric, known)
-                if ended is None:
+                if ended is None or starts(run, folder / folder_of(folder, run.id, run.folder, known)):
                     return None
                 outcomes[seed] = ended
             found.setdefault(arm, []).append(Trial(value, outcomes))

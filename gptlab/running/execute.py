@@ -179,6 +179,7 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
 
     if fit := weights_fit(config.model):
         result["warnings"] += fit.sentences()
+        result["notes"] += [f"weights: {note}" for note in fit.found.notes]
         if fit.whole and config.train.budget is None:
             result["notes"].append("weights: all are loaded and none is trained, so every seed is this very model")
     subject = probes.Subject(config)

@@ -30,7 +30,7 @@ from gptlab.weights.settings import Settings
 
 FORMS = ("hf", "safetensors", "book")
 # They change how a model is trained or where it came from, and not what it computes.
-_OF_TRAINING = frozenset({"init", "weights", "weights_sha256", "pattern", "layers", "options"})
+_OF_TRAINING = frozenset({"init", "after_step", "weights", "weights_sha256", "pattern", "layers", "options"})
 _DROPOUT = ("drop_rate", "drop_embedding", "drop_attention", "drop_shortcut", "drop_feed_forward")
 _IDLE_OPTIONS = {("attention", "implementation"), ("head", "z_loss")}
 # The book's model at any size; what else a model has stands in its way. A copy of a shared table is a head of its own.

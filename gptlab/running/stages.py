@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gptlab.planning import tuning
 from gptlab.planning.plan import Plan, PlannedRun
 from gptlab.planning.tuning import at_work
-from gptlab.running.decisions import Decision, refuse, survey
+from gptlab.running.decisions import Decision, decide, refuse, survey
 from gptlab.running.kernels import refuse_damaged, settled
 from gptlab.running.launch import look_again, run_jobs
 from gptlab.running.queue import Watcher, open_study
@@ -35,6 +36,20 @@ class Stage:
     def tries(self) -> bool:
         """Whether its runs are trials, which choose and do not decide."""
         return self.plan.tuning is not None and not self.plan.tuning.chosen
+
+
+def reached(plan: Plan) -> Plan:
+    """The plan at the stage that its finished trials have brought it to; one that is to be run again has not ended."""
+    return tuning.reached(plan, _starts)
+
+
+def following(plan: Plan) -> Plan | None:
+    """The plan with what comes when its trials have ended; None where it is at its end, or they have not."""
+    return tuning.following(plan, _starts)
+
+
+def _starts(run: PlannedRun, folder: Path) -> bool:
+    return decide(run, folder).action != "skip"
 
 
 def begun(plan: Plan, command: Sequence[str]) -> Stage:

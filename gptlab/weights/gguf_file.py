@@ -50,8 +50,17 @@ def open_file(path: Path) -> Found:
         held=held,
         pieces=tuple(_pieces(model)),
         read=partial(_read, path),
+        notes=tuple(f"{key}={value} is not read" for key, value in said.items() if _is_unread(key)),
         tokenizer=path if said.get("tokenizer.ggml.model") == "gpt2" else None,
     )
+
+
+# Keys of the model that are read, or that say again what the shapes of the tensors do.
+_READ = {
+    "context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size", "expert_count",
+    "attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length",
+    "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.dimension_count", "rope.scaling.type",
+}  # fmt: skip
 
 
 def _model(path: Path, said: Mapping[str, Any], held: Mapping[str, Held]) -> dict[str, Any]:
@@ -87,6 +96,10 @@ def _model(path: Path, said: Mapping[str, Any], held: Mapping[str, Held]) -> dic
             "position": {"base": number("rope.freq_base", float, 10_000.0)},
         },
     }  # fmt: skip
+
+
+def _is_unread(key: str) -> bool:
+    return key.startswith("llama.") and key.removeprefix("llama.") not in _READ
 
 
 def _short(value: float) -> float:

@@ -29,7 +29,16 @@ def open_weights(path: Path | str) -> Found:
     if not place.is_file():
         raise GptlabError(f"{place}: is not there. Expected: {_EXPECTED}.", code="weights-not-there", path=place)
     if place.suffix == ".safetensors":
-        return _open_folder(place.parent)
+        found = _open_folder(place.parent)
+        if place.resolve() not in {file.resolve() for file in found.files}:
+            raise GptlabError(
+                f"{place}: is not among the files that {place.parent} names: "
+                f"{', '.join(file.name for file in found.files)}.",
+                code="weights-file-beside",
+                path=place,
+                files=[file.name for file in found.files],
+            )
+        return found
     with place.open("rb") as file:
         is_gguf = file.read(4) == gguf_file.MAGIC
     if is_gguf or place.suffix == ".gguf":

@@ -20,6 +20,7 @@ from gptlab.config import Config, ModelConfig
 from gptlab.model import build
 from gptlab.model.experts.moe import MixtureOfExperts
 from gptlab.model.experts.routing import Routing, load_balance
+from gptlab.model.roles import parameter_roles
 from gptlab.probes.activations import observe
 from gptlab.probes.parameters import count
 from tests.support.doubled import doubled
@@ -237,6 +238,13 @@ def test_what_a_token_meets_is_counted_apart() -> None:
     # A shared layer and two of the experts, and the router.
     more = made["flops_forward_per_token"] - dense["flops_forward_per_token"]
     assert more == 2 * (2 * 2 * (2 * DIM * WIDTH) + 2 * router)
+
+
+def test_biases_of_experts_are_no_matrices() -> None:
+    model = build(gptlab.compose(["model=tiny", "ablation=moe", "model.feed_forward_bias=true"]))
+    roles = parameter_roles(model)
+    assert {role for name, role in roles.items() if "experts" in name and name.endswith("bias")} == {"vector"}
+    assert {role for name, role in roles.items() if "experts" in name and name.endswith("weight")} == {"matrix"}
 
 
 def test_a_probe_shows_where_tokens_go() -> None:

@@ -197,6 +197,8 @@ def test_another_key_and_another_grid() -> None:
         (["train.learning_rate=1e-3,3e-3"], "tune-same-arm"),
         (["train=none"], "tune-untrained"),
         (["experiment.primary_metric=initial_loss"], "tune-metric"),
+        (["experiment.primary_metric=parameters"], "tune-metric"),
+        (["experiment.primary_metric=train_seconds"], "tune-metric"),
         (["tune.points=5,6"], "tune-swept"),
         (["+tune.trials=3"], "unknown-name"),
     ],

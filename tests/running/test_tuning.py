@@ -11,6 +11,8 @@ import pytest
 import gptlab
 from gptlab.cli import main
 from gptlab.comparing.assemble import compare
+from gptlab.planning.plan import expand
+from gptlab.running.stages import reached
 from gptlab.store.run_listing import list_runs
 
 WORDS = [
@@ -53,6 +55,13 @@ def test_trials_then_a_verdict_that_no_trial_enters(here: Path, capsys: pytest.C
     assert "best learning_rate: " not in said and "best learning_rate of 6: baseline 0.04, relu 0.04" in said
     assert trial.is_dir() and json.loads((study.folder / "plan.json").read_text())["tune"]["arms"] == tune["arms"]
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+    result = trial / "result.json"
+    content = json.loads(result.read_text())
+    result.write_text(json.dumps({**content, "code": {**content["code"], "gptlab": "another"}}))
+    for words, stage in (([], "verdict"), (["rerun_on=code"], "trials")):
+        plan = reached(expand([*WORDS, "seed=1,2", *words]))
+        assert plan.to_json()["tune"]["stage"] == stage, "what chose the rates is run again, and they are chosen anew"
 
 
 @pytest.mark.slow

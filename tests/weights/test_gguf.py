@@ -11,6 +11,7 @@ import torch
 import transformers
 
 import gptlab
+from gptlab.weights.opening import open_weights
 from tests.support.refusals import refused
 from tests.support.weights import IDS, tiny_llama
 
@@ -31,7 +32,7 @@ def their_name(name: str) -> str:
     return f"blk.{layer}.{_NAMES[inner]}.weight"
 
 
-def written(model: Any, path: Path, kind: str, architecture: str = "llama") -> Path:
+def written(model: Any, path: Path, kind: str, architecture: str = "llama", llama_scale: float = 0.0) -> Path:
     """As llama.cpp's converter does: the rows of queries and keys pair by pair, norms in float32."""
     config, writer = model.config, gguf.GGUFWriter(path, architecture)
     writer.add_context_length(config.max_position_embeddings)
@@ -42,6 +43,8 @@ def written(model: Any, path: Path, kind: str, architecture: str = "llama") -> P
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if llama_scale:  # a key of old files
+        writer.add_float32("llama.rope.scale_linear", llama_scale)
     for name, tensor in model.state_dict().items():
         if "q_proj" in name or "k_proj" in name:
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
@@ -54,6 +57,12 @@ def written(model: Any, path: Path, kind: str, architecture: str = "llama") -> P
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def test_a_key_that_is_not_read_is_told(tmp_path: Path) -> None:
+    assert open_weights(written(tiny_llama(), tmp_path / "plain.gguf", "F32")).notes == ()
+    more = open_weights(written(tiny_llama(), tmp_path / "more.gguf", "F32", llama_scale=2.0)).notes
+    assert len(more) == 1 and "llama.rope.scale_linear" in more[0]
 
 
 @pytest.mark.parametrize(("kind", "close"), [("F32", 2e-5), ("F16", 5e-3), ("BF16", 5e-2), ("Q8_0", 0.2)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gptlab.config import Config
 from gptlab.declare.to_config import from_stored
 from gptlab.identity import delta, identity
 from gptlab.model.build import weights_fit
+from gptlab.running.execute import execute
 from gptlab.store.config_file import read_config
 from tests.support.refusals import refused
 from tests.support.weights import IDS, saved, tiny_gpt2, tiny_llama
@@ -83,6 +85,28 @@ def test_missing_weights_are_drawn_by_seed_and_named(folder: Path) -> None:
     assert differ == {f"trf_blocks.{i}.att.W_gate.weight" for i in range(2)}
     fit = weights_fit(gated[0].model)
     assert fit is not None and set(fit.missing) == differ and not fit.left_over
+
+
+def test_what_holds_after_each_step_holds_of_loaded_weights_too(folder: Path) -> None:
+    model = gptlab.build(composed(folder, "model.after_step=unit_norm"))
+    rows = model.trf_blocks[0].att.W_query.weight
+    torch.testing.assert_close(rows.norm(dim=1), torch.ones(len(rows)))
+
+
+def test_what_was_not_read_is_told_in_the_run(folder: Path, tmp_path: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    strange = Path(shutil.copytree(folder, tmp_path / "strange"))
+    (strange / "config.json").write_text(json.dumps({**config, "of_its_own": 7}))
+    result = execute(composed(strange), tmp_path / "run")
+    assert any("of_its_own" in note for note in result["notes"])
+
+
+def test_a_file_beside_that_of_the_folder_is_refused(folder: Path) -> None:
+    (weights,) = folder.glob("*.safetensors")
+    other = Path(shutil.copy(weights, folder / "other.safetensors"))
+    assert gptlab.compose([f"model.weights={weights}", *SHORT]).model.weights_sha256
+    with refused("weights-file-beside", path=other):
+        gptlab.compose([f"model.weights={other}", *SHORT])
 
 
 def test_a_shorter_context_keeps_the_first_positions(folder: Path) -> None:

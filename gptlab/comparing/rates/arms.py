@@ -34,6 +34,11 @@ class TunedArm:
         return self.trials[best_place(self.trials, self.lower)].value if self.whole else None
 
     @property
+    def none_survived(self) -> bool:
+        """Whether each value lost a seed, so that none of them is better than another."""
+        return all(trial.lost for trial in self.trials)
+
+    @property
     def edge(self) -> bool:
         """Whether the best value lacks a neighbour on one side."""
         return at_edge(self.trials, self.lower)

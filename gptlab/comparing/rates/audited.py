@@ -21,6 +21,9 @@ def tuned(arms: Mapping[str, TunedArm], command: str) -> Line:
         return Line(name, FAIL, f"trials are missing: {listed(open_)}", command)
     if len({(len(arm.trials), arm.expected) for arm in arms.values()}) > 1:
         return Line(name, FAIL, f"trials differ: {', '.join(f'{k} {len(arm.trials)}' for k, arm in arms.items())}")
+    lost = [label for label, arm in arms.items() if arm.none_survived]
+    if lost:
+        return Line(name, FAIL, f"no value survived on every seed: {listed(lost)}")
     other = [label for label, arm in arms.items() if arm.chosen != arm.best]
     if other:
         return Line(name, FAIL, f"not the best of its trials: {listed(other)}", command)
