@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     folder = one_folder("ls", given.words, Config().output_dir)
     from gptlab.show.listing import list_runs, print_rows, select
-    from gptlab.show.marked import said_hidden, with_tags, without_archived
+    from gptlab.show.marked import asked, said_hidden, with_tags, without_archived
 
     top = given.top
     if top is not None and not top.isdecimal():
@@ -50,11 +50,14 @@ def main(arguments: Sequence[str]) -> int:
             key="--top",
             value=top,
         )
-    found = with_tags(list_runs(folder), names(given.tag))
+    everything = list_runs(folder)
+    found = with_tags(everything, names(given.tag))
     shown = found if given.archived else without_archived(found, given.where or "")
     rows = select(shown, given.where or "", given.sort or "", int(top) if top else None)
     hidden = len(found) - len(shown)
-    if rows or not hidden or given.format != "table":
+    if not rows and given.format == "table" and (given.where or given.tag) and (everything or hidden):
+        tell(f"no run {'that is shown ' if hidden else ''}fits{asked(given.tag, given.where)}")
+    elif rows or not hidden or given.format != "table":
         print_rows(rows, folder, given.format, names(given.columns))
     if hidden:  # never in what a program reads
         print(said_hidden(hidden)) if given.format == "table" else tell(said_hidden(hidden))

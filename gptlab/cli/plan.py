@@ -109,15 +109,16 @@ def _print_table(console: Console, plan: Plan, costs: dict[str, dict[str, Any]])
             console.print(Text(printable(words)), soft_wrap=True)
     for label, twin in plan.twins.items():
         console.print(Text(printable(f"{label}: matched: {twin.words}.")), soft_wrap=True)
-    if plan.tuning:
-        console.print(Text(printable(said(plan))), soft_wrap=True)
     seeds = list(dict.fromkeys(run.seed for run in plan.runs))
     named = (
         f"seeds {', '.join(map(str, seeds[:8]))}{', ...' if len(seeds) > 8 else ''}" if len(seeds) > 1 else "one seed"
     )
-    words = f"{len(plan.runs)} {'runs' if len(plan.runs) > 1 else 'run'} ({named}), in {plan.output_dir}/{plan.study}/."
+    runs = f"{len(plan.runs)} {'runs' if len(plan.runs) > 1 else 'run'}{' that decide' if plan.tuning else ''}"
+    words = f"{runs} ({named}), in {plan.output_dir}/{plan.study}/."
     sentences = " ".join([words, *_training(list(by_label.values())), "Nothing was run."])
     console.print(Text(printable(sentences)), soft_wrap=True)
+    if plan.tuning:  # last, for the runs above are not all that it costs
+        console.print(Text(printable(said(plan))), soft_wrap=True)
 
 
 def _print_parts(console: Console, plan: Plan, costs: dict[str, dict[str, Any]]) -> None:

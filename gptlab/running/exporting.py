@@ -25,7 +25,7 @@ from gptlab.store import files
 from gptlab.weights.families.family import Family
 from gptlab.weights.hugging_face import CONFIG, FAMILIES
 from gptlab.weights.loading import HEAD, TABLE, shapes_of, state_of
-from gptlab.weights.own import EXPORTED, TENSORS
+from gptlab.weights.own import BOOK, EXPORTED, TENSORS
 from gptlab.weights.settings import Settings
 
 FORMS = ("hf", "safetensors", "book")
@@ -58,7 +58,7 @@ def export(found: Trained, form: str, folder: Path | str) -> Path:
         _write(place / name, content)
     if form == "hf" and found.tokenizer.name == "gpt2":
         write_vocabulary(place)
-    return place / ("model.pth" if form == "book" else TENSORS)
+    return place / (BOOK if form == "book" else TENSORS)
 
 
 def stock_class(config: Config) -> tuple[Family, ModelConfig, dict[str, Any]]:
@@ -114,7 +114,7 @@ def _book(found: Trained, state: Mapping[str, Tensor]) -> list[tuple[str, Any]]:
     tensors = _completed(state, own)
     mask = torch.ones(own.context_length, own.context_length).triu(1)
     masks = {f"trf_blocks.{layer}.att.mask": mask.clone() for layer in range(own.n_layers)}
-    return [("model.pth", {**tensors, **masks})]
+    return [(BOOK, {**tensors, **masks})]
 
 
 def _in_the_way(what: str, nearest: tuple[str, list[str]], config: Config) -> GptlabError:

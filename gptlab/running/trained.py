@@ -40,7 +40,8 @@ class Trained:
 def named(word: str) -> Trained:
     """The model of the run that `word` names, or of the weights that are at this path."""
     path = Path(word).expanduser()
-    if path.is_file() or word in WHEELS or any((path / name).is_file() for name in (hugging_face.CONFIG, own.EXPORTED)):
+    signs = (hugging_face.CONFIG, own.EXPORTED, own.BOOK)
+    if path.is_file() or word in WHEELS or any((path / name).is_file() for name in signs):
         return of_weights(word)
     return trained(run_folder(word))
 

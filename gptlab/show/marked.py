@@ -42,3 +42,10 @@ def below(row: RunRow) -> list[str]:
         *(f"    note: {line}" for line in lines),
         *([f"    {printable(row.marks.problem)}"] if row.marks.problem else []),
     ]
+
+
+def asked(tags: str | None, condition: str | None) -> str:
+    """In words: what runs were asked to be."""
+    parts = [f"--tag {tags}"] if tags else []
+    parts += [f"--where '{condition}'"] if condition else []
+    return f" {' '.join(parts)}"

@@ -75,6 +75,10 @@ def _open_folder(folder: Path) -> Found:
         return hugging_face.open_folder(folder)
     if is_run(folder):
         return own.open_run(folder)
+    if (folder / own.BOOK).is_file():
+        from gptlab.weights import pickled
+
+        return pickled.open_file(folder / own.BOOK)
     inside = list(islice(find_runs(folder), 2))
     if len(inside) == 1:
         return own.open_run(inside[0])

@@ -17,6 +17,7 @@ from gptlab.weights.found import Found
 from gptlab.weights.pieces import Piece
 
 EXPORTED = "gptlab.json"
+BOOK = "model.pth"  # of an export in the book's form
 TENSORS = "model.safetensors"
 RUN = "gptlab run"  # a format
 _STEP = re.compile(r"step_(\d{8,})")

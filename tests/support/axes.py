@@ -52,7 +52,8 @@ def _row(name: str, settings: Settings) -> str:
 
 
 def _percent(more: float) -> str:
-    return "=" if round(100 * more, 2) == 0 else f"{100 * more:+.2f} %"
+    """`=` for what is equal; what rounds to nothing and is not has its sign."""
+    return "=" if more == 0 else f"{100 * more:+.2f} %"
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,13 @@ def test_a_folder_that_is_taken_and_a_form_that_is_not_there(tmp_path: Path) -> 
         gptlab.export(found, "safetensors", tmp_path)
     with refused("unknown-name", key="--to", value="onnx"):
         gptlab.export(found, "onnx", tmp_path / "new")
+
+
+def test_the_folder_of_an_export_in_the_book_s_form_is_read(tmp_path: Path) -> None:
+    found = made(dataclasses.replace(TINY, emb_dim=64, n_heads=1))
+    gptlab.export(found, "book", tmp_path / "out")
+    assert gptlab.inspect(tmp_path / "out").whole
+    assert same(gptlab.load_weights(tmp_path / "out").model, found.model)
 
 
 def test_from_the_command_line_weights_in_and_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
