@@ -130,5 +130,6 @@ def test_files_that_are_damaged_or_of_another_project(tmp_path: Path) -> None:
     assert inspect(path).missing == ("trf_blocks.1.norm1.scale",)
     with refused("weights-not-there", path=tmp_path / "no"):
         inspect(tmp_path / "no")
-    with refused("weights-folder-unknown", folder=tmp_path, runs=0):
-        inspect(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with refused("weights-folder-unknown", folder=tmp_path / "empty", runs=0):
+        inspect(tmp_path / "empty")
