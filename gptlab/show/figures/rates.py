@@ -60,7 +60,8 @@ def rates_figure(study: Study, asked: float | None = None) -> Figure | None:
         columnspacing=1.6, bbox_to_anchor=(0.08 / width, 1 - 0.62 / height), borderaxespad=0.0, labelspacing=0.35,
     )  # fmt: skip
     seeds = f"dots: tuning seeds {', '.join(map(str, tuning.protocol.seeds))}"
-    words = [style.plain(study.plan.study, 40), seeds, "ring: best of the grid", "bar: optimum, 95% interval", cut]
+    marks = ["ring: best of the grid", "hollow, on top: optimum, 95% interval"]
+    words = [style.plain(study.plan.study, 40), seeds, *marks, cut]
     style.heading(figure, f"Each arm at each {tuning.protocol.name.replace('_', ' ')}", style.joined(words))
     return figure
 
@@ -100,4 +101,4 @@ def _optimum(axes: Axes, arm: TunedArm, look: dict[str, Any], height: float) -> 
     color, ends = look["color"], (arm.trials[0].value, arm.trials[-1].value)
     if found.low is not None and found.high is not None and math.isfinite(found.high):
         axes.plot([max(found.low, ends[0]), min(found.high, ends[1])], [height] * 2, color=color, linewidth=2)
-    axes.plot(found.value, height, marker=look["marker"], markersize=5, color=color)
+    axes.plot(found.value, height, marker=look["marker"], markersize=5, color=color, markerfacecolor="white")
