@@ -67,6 +67,7 @@ def test_a_study_that_did_everything_passes(tmp_path: Path, capsys: pytest.Captu
         (2, {"curves": {**CURVES, "x": {**bowl(0.02), 0.08: 3.9}}}, "fail", "none 5, x 6"),
         (2, {"chosen": {**CHOSEN, "x": 0.04}}, "fail", "not the best of its trials: x"),
         (2, {"curves": {**CURVES, "x": bowl(0.05)}, "chosen": {**CHOSEN, "x": 0.04}}, "fail", "edge of the grid: x"),
+        (2, {"curves": {**CURVES, "x": dict.fromkeys(CURVES["x"])}}, "fail", "survived on every seed: x"),
         (3, {"curves": None}, "not asked", "nothing was tuned"),
         (3, {"tuning_seeds": (5, 101)}, "fail", "also decide: 5"),
         (5, {"ladder": None}, "not asked", "one size"),
