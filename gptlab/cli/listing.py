@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = one_folder("ls", given.words, Config().output_dir)
     from gptlab.show.listing import list_runs, print_rows, select
     from gptlab.show.marked import asked, said_hidden, with_tags, without_archived
+    from gptlab.texts import printable
 
     top = given.top
     if top is not None and not top.isdecimal():
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     rows = select(shown, given.where or "", given.sort or "", int(top) if top else None)
     hidden = len(found) - len(shown)
     if not rows and given.format == "table" and (given.where or given.tag) and (everything or hidden):
-        tell(f"no run {'that is shown ' if hidden else ''}fits{asked(given.tag, given.where)}")
+        print(printable(f"No runs {'that are shown ' if hidden else ''}fit{asked(given.tag, given.where)}."))
     elif rows or not hidden or given.format != "table":
         print_rows(rows, folder, given.format, names(given.columns))
     if hidden:  # never in what a program reads
