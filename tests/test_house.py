@@ -92,3 +92,17 @@ def test_the_map_names_every_room_once() -> None:
     assert sorted(rooms) == sorted(there - {"."})
     ground = re.findall(r"^\| `(\w+)\.py` \|", page, flags=re.MULTILINE)
     assert sorted(ground) == sorted(p.stem for p in PACKAGE.glob("*.py") if not p.stem.startswith("__"))
+
+
+def test_documents_for_programs_are_written_in_one_way() -> None:
+    """Which has a word for NaN and the infinities; a config for transformers is theirs."""
+    own = {"store/json_text.py", "running/exporting.py", "data/gpt2.py"}
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "json.dumps"
+        and any(keyword.arg == "indent" for keyword in node.keywords)
+        and path.relative_to(PACKAGE).as_posix() not in own
+    ]  # fmt: skip
+    assert found == []

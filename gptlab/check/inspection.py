@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def inspect(path: Path | str) -> Inspection:
         sha256=sha256(found),
         model=said(found),
         unsaid=tuple(sorted(f"model.{key}" for key, value in found.model.items() if value is None)),
-        parameters=sum(_size(shape) for shape in shapes.values()),
+        parameters=sum(map(math.prod, shapes.values())),
         kinds=Counter(held.kind for name, held in found.held.items() if name not in found.dropped),
         dropped=Counter(found.dropped.values()),
         missing=fit.missing,
@@ -78,10 +79,3 @@ def said(found: Found) -> dict[str, Any]:
     """Dotted keys of `model` that the file says otherwise than gptlab's defaults."""
     plain, default = flatten(dict(found.model)), flatten(dataclasses.asdict(ModelConfig()))
     return {key: value for key, value in plain.items() if value is not None and default.get(key, ...) != value}
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size

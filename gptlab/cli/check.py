@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from gptlab.declare.composer import Composer
 from gptlab.errors import ConfigError
 from gptlab.planning import sweep
 from gptlab.planning.plan import Plan, PlannedRun, expand
+from gptlab.store.json_text import json_text
 
 if TYPE_CHECKING:
     from gptlab.check import Report
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         if given.format != "json":
             _print(report)
     if given.format == "json":
-        print(json.dumps([report.to_json() for report in reports], indent=1, ensure_ascii=False))
+        print(json_text([report.to_json() for report in reports], indent=1))
     return 0 if all(report.passed for report in reports) else 1
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from gptlab.cli.arguments import Parser, about_options, names
 from gptlab.cli.output import tell
 from gptlab.errors import ConfigError
+from gptlab.store.json_text import json_text
 
 HELP = """\
 usage: gptlab compare PATH... [--baseline VARIANT] [--metric M[,M...]] [--margin 0.01|1%] [--by step]
@@ -105,7 +106,7 @@ def _diff(given: Namespace) -> int:
 
     found = run_differences(Path(words[0]), Path(words[1]))
     if given.format == "json":
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        print(json_text(found, indent=1))
         return 0
     print(f"A: {printable(words[0])}\nB: {printable(words[1])}")
     for heading, pairs in found.items():

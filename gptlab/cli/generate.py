@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from argparse import Namespace
@@ -13,6 +12,7 @@ from gptlab.cli.arguments import Parser
 from gptlab.config import PRECISIONS, GenerationProbe
 from gptlab.errors import ConfigError, wrong_value
 from gptlab.generating.rules import check_sampling, without_effect
+from gptlab.store.json_text import json_text
 from gptlab.texts import harmless_json
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _json(found: Trained, prompts: Sequence[str], texts: Sequence[Generated]) ->
         }
         for prompt, one in zip(prompts, texts, strict=True)
     ]  # fmt: skip
-    return json.dumps(rows, indent=1, ensure_ascii=False)
+    return json_text(rows, indent=1)
 
 
 def _report(given: Namespace, found: Trained, texts: Sequence[Generated], seconds: float) -> None:

@@ -14,6 +14,7 @@ from gptlab.planning.plan import Plan, PlannedRun, expand
 from gptlab.planning.tuning import at_work, said
 from gptlab.running.decisions import Decision, explain, survey
 from gptlab.running.stages import reached
+from gptlab.store.json_text import json_text
 from gptlab.texts import harmless, harmless_json, printable
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     costs = {run.id: cost(run.config) for run in _variants(plan)}
     decisions = survey(plan, plan.output_dir / plan.study)
     if given.format == "json":
-        print(harmless_json(json.dumps(_document(plan, costs, decisions), indent=1, ensure_ascii=False)))
+        print(harmless_json(json_text(_document(plan, costs, decisions), indent=1)))
     else:
         _print_tables(plan, costs, given.parts)
         if plan.analysis:

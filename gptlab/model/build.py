@@ -48,9 +48,8 @@ def build(config: Config) -> Model:
         _draw(model, config)
     if fit is not None:
         put(model, fit)
-        if isinstance(model, HasAfterStep):
-            with torch.no_grad():
-                model.after_step()
+    if isinstance(model, HasAfterStep):
+        model.after_step()
     return model.eval()
 
 
@@ -82,8 +81,6 @@ def _draw(model: nn.Module, config: Config) -> None:
             for _, parameter, draw in _draws(model, init):
                 _fill(parameter, draw, generator)
         _reset_others(model, config.seed)
-        if isinstance(model, HasAfterStep):
-            model.after_step()
 
 
 def skeleton(config: ModelConfig) -> Model:

@@ -77,7 +77,8 @@ class StackedLinear(Linear):
 
     def forward(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # type: ignore[override]
         """rows (N, in_features), the first counts[0] of them for the first layer, and so on -> (N, out_features)."""
-        bias = self.get_parameter("bias").unbind() if "bias" in dict(self.named_parameters()) else [None] * self.number
+        own: Tensor | None = self.bias
+        bias = [None] * self.number if own is None else own.unbind()
         parts = zip(rows.split(list(counts)), self.weight.unbind(), bias, strict=True)
         return torch.cat([F.linear(part, weight, shift) for part, weight, shift in parts])
 

@@ -181,8 +181,9 @@ def _ended(folder: Path, tuning: Tuning, starts: Starts) -> dict[str, list[Trial
             outcomes: dict[int, Outcome] = {}
             for seed in tuning.protocol.seeds:
                 run = next(runs)
-                ended = trial_of(folder, run.id, run.folder, tuning.protocol.metric, known)
-                if ended is None or starts(run, folder / folder_of(folder, run.id, run.folder, known)):
+                place = folder / folder_of(folder, run.id, run.folder, known)
+                ended = trial_of(place, tuning.protocol.metric)
+                if ended is None or starts(run, place):
                     return None
                 outcomes[seed] = ended
             found.setdefault(arm, []).append(Trial(value, outcomes))

@@ -22,6 +22,7 @@ from gptlab.model.pattern import expanded
 from gptlab.model.per_layer import BLOCK_KEYS, layer_config
 from gptlab.running.trained import Trained
 from gptlab.store import files
+from gptlab.store.atomic import replacing_folder
 from gptlab.weights.families.family import Family
 from gptlab.weights.hugging_face import CONFIG, FAMILIES
 from gptlab.weights.loading import HEAD, TABLE, shapes_of, state_of
@@ -52,12 +53,13 @@ def export(found: Trained, form: str, folder: Path | str) -> Path:
             f"{place}: is there already, and not empty. Name a new folder.", code="export-place-taken", path=place
         )
     state = {name: tensor.float().cpu() for name, tensor in state_of(found.model).items()}
-    files = {"hf": _hugging_face, "safetensors": _own, "book": _book}[form](found, state)
-    place.mkdir(parents=True, exist_ok=True)
-    for name, content in files:
-        _write(place / name, content)
-    if form == "hf" and found.tokenizer.name == "gpt2":
-        write_vocabulary(place)
+    parts = {"hf": _hugging_face, "safetensors": _own, "book": _book}[form](found, state)
+    files.make_folder(place.parent)
+    with replacing_folder(place) as new:  # whole or not at all
+        for name, content in parts:
+            _write(new / name, content)
+        if form == "hf" and found.tokenizer.name == "gpt2":
+            write_vocabulary(new)
     return place / (BOOK if form == "book" else TENSORS)
 
 

@@ -149,9 +149,9 @@ def _id_in(folder: Path) -> str:
     return ""
 
 
-def trial_of(study: Path, run_id: str, wanted: str, metric: str, known: dict[str, list[str]]) -> Outcome | None:
-    """What came of a trial of a tuning; None where it has not ended. `wanted`, `known`: as in `folder_of`."""
-    state = state_of(study / folder_of(study, run_id, wanted, known))
+def trial_of(folder: Path, metric: str) -> Outcome | None:
+    """What came of a trial of a tuning in its folder; None where it has not ended."""
+    state = state_of(folder)
     if state.name not in OVER:
         return None
     metrics = state.result.metrics

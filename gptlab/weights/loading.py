@@ -6,6 +6,7 @@ goes into the model that was declared, which may be another one: what fits is ta
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 def fit_whole(found: Found, shapes: Shapes) -> Fit:
     """The file in the model that it implies, with these `shapes`. GptlabError, naming both sides, unless all fits."""
-    fit = _fit(found, shapes)
+    fit = fit_into(found, shapes)
     strange = [*found.strange, *fit.left_over]
     if strange or fit.missing:
         parts = [f"it lacks {_listed(fit.missing)}"] if fit.missing else []
@@ -80,10 +81,6 @@ def fit_whole(found: Found, shapes: Shapes) -> Fit:
 
 def fit_into(found: Found, shapes: Shapes) -> Fit:
     """The file in any model with these `shapes`."""
-    return _fit(found, shapes)
-
-
-def _fit(found: Found, shapes: Shapes) -> Fit:
     offered = found.offered()
     taken = [name for name, shape in shapes.items() if offered.get(name) == shape]
     table, wanted = offered.get(POSITIONS), shapes.get(POSITIONS)
@@ -128,7 +125,7 @@ def _parts(fit: Fit) -> Iterator[dict[str, Tensor]]:
     numbers = 0
     for name in (*fit.taken, *fit.cut):
         waiting.append(name)
-        numbers += torch.Size(offered[name]).numel()
+        numbers += math.prod(offered[name])
         if numbers >= AT_ONCE:
             yield fit.found.tensors(waiting)
             waiting, numbers = [], 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from gptlab.data.tokenizer import make_tokenizer
 from gptlab.model import build
 from gptlab.model.feed_forward import hidden_width
 from gptlab.running.trained import Trained
+from gptlab.store.atomic import StorageError
 from gptlab.weights.loading import state_of
 from tests.model.test_against_transformers import away_from_ones
 from tests.model.test_presets_against_transformers import small
@@ -125,6 +127,18 @@ def test_a_folder_that_is_taken_and_a_form_that_is_not_there(tmp_path: Path) -> 
         gptlab.export(found, "safetensors", tmp_path)
     with refused("unknown-name", key="--to", value="onnx"):
         gptlab.export(found, "onnx", tmp_path / "new")
+
+
+@pytest.mark.parametrize("form", ["hf", "safetensors", "book"])
+def test_an_export_that_breaks_off_leaves_nothing(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("torch.save", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(StorageError):
+        gptlab.export(made(TINY), form, tmp_path / "above" / "out")
+    assert list((tmp_path / "above").iterdir()) == []
 
 
 def test_the_folder_of_an_export_in_the_book_s_form_is_read(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from gptlab.book.reproduce.claims import Claim
 from gptlab.book.reproduce.verdicts import Result
 from gptlab.store.csv_text import csv_text
+from gptlab.store.json_text import json_text
 
 COLORS = {"reproduced": "green", "within tolerance": "green", "differs": "yellow", "not computable here": "dim"}
 COLUMNS = ("id", "group", "source", "claim", "published", "got", "difference", "tolerance", "verdict", "shows")
@@ -26,7 +26,7 @@ def export(results: Sequence[Result], format: str) -> str:
     if format == "csv":
         return csv_text(COLUMNS, (_cells(result) for result in results))
     whole = [{**_row(r), "got": r.got, "as_expected": r.as_expected, "seconds": round(r.seconds, 3)} for r in results]
-    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+    return json_text(whole, indent=1) + "\n"
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -11,6 +11,7 @@ from gptlab.cli.arguments import Parser, one_folder
 from gptlab.cli.output import tell
 from gptlab.config import Config, flatten
 from gptlab.errors import ConfigError, unknown
+from gptlab.store.json_text import json_text
 from gptlab.texts import harmless_json, printable
 
 if TYPE_CHECKING:
@@ -48,10 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     for problem in problems:
         tell(problem)
     if given.format == "json":
-        import json
-
         document = {"schema": SCHEMA, "asked": asked, "entries": [entry.to_json() for entry in entries]}
-        print(harmless_json(json.dumps(document, indent=1, ensure_ascii=False)))
+        print(harmless_json(json_text(document, indent=1)))
         return 0
     from gptlab.show.ledger_table import ledger_csv, ledger_markdown, print_ledger
 

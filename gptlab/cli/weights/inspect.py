@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gptlab.cli.arguments import Parser
 from gptlab.errors import ConfigError
+from gptlab.store.json_text import json_text
 from gptlab.texts import harmless, harmless_json
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
     found = inspect(given.words[0])
     if given.format == "json":
-        print(harmless_json(json.dumps(found.to_json(), indent=1, ensure_ascii=False)))
+        print(harmless_json(json_text(found.to_json(), indent=1)))
     else:
         for line in _lines(found):
             print(harmless(line))

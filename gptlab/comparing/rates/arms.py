@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gptlab.comparing.rates.optimum import Optimum, optimum
-from gptlab.store.states import run_folders, trial_of
+from gptlab.store.states import folder_of, run_folders, trial_of
 from gptlab.store.study_plan import StoredTuning
 from gptlab.tuned import Outcome, Trial, at_edge, best_place
 
@@ -90,7 +90,7 @@ def arms_of(tuning: StoredTuning, folder: Path) -> dict[str, TunedArm]:
     known, rule = run_folders(folder), tuning.protocol
     outcomes: dict[tuple[str, float], dict[int, Outcome]] = {}
     for run in tuning.trials:
-        found = trial_of(folder, run.id, run.folder, rule.metric, known)
+        found = trial_of(folder / folder_of(folder, run.id, run.folder, known), rule.metric)
         if found is not None and run.value is not None:
             outcomes.setdefault((run.arm, run.value), {})[run.seed] = found
     return {
