@@ -176,9 +176,10 @@ def _measure(config: Config, folder: Path, manifest: dict[str, Any], result: dic
     """Run the probes, then the training, and record the data, if any was used."""
     from gptlab import probes  # torch, only now
     from gptlab.model.build import weights_fit
+    from gptlab.weights.loading import other_heads
 
     if fit := weights_fit(config.model):
-        result["warnings"] += fit.sentences()
+        result["warnings"] += [*fit.sentences(), *other_heads(fit.found, config.model.n_heads)]
         result["notes"] += [f"weights: {note}" for note in fit.found.notes]
         if fit.whole and config.train.budget is None:
             result["notes"].append("weights: all are loaded and none is trained, so every seed is this very model")

@@ -93,6 +93,9 @@ def print_tables(
         for part in pack(console, [_column(table, 0)], _sections(console, table)):
             print_whole(console, part)
             console.print()
+        if empty := [name for name in columns if not table.has(name)]:
+            console.print(Text(f"No variant has anything here: {', '.join(empty)}.", style="dim"))
+            console.print()
     if others:
         _print_others(console, others)
 

@@ -54,6 +54,10 @@ class Table:
         """All but the columns called `names`."""
         return self.only([column.name for column in self.columns if column.name not in names])
 
+    def has(self, name: str) -> bool:
+        """Whether it has this column, of whichever metric."""
+        return any(column.name.rpartition(".")[2] == name for column in self.columns)
+
 
 def tables(
     comparison: Comparison, level: int, columns: Sequence[str] = (), *, primary_only: bool = False

@@ -57,6 +57,14 @@ class Fit:
         return found
 
 
+def other_heads(found: Found, n_heads: int) -> list[str]:
+    """That heads are cut otherwise than the file says, in a sentence: every shape fits, so nothing else would tell."""
+    said = found.model.get("n_heads")
+    if said in (None, n_heads):
+        return []
+    return [f"weights: the file says n_heads={said}, this model has {n_heads}: the same numbers, another function"]
+
+
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every weight and stored buffer, once: a tied head is its table."""
     return {name: tuple(tensor.shape) for name, tensor in state_of(model).items()}

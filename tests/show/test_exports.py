@@ -447,6 +447,13 @@ def test_one_table_with_the_columns_asked_for(comparison: Comparison) -> None:
         export(comparison, "md", ["verdit"])
 
 
+def test_asked_columns_in_which_nobody_has_anything_are_named(tmp_path: Path) -> None:
+    out = io.StringIO()
+    alone = compare([make_seeded(tmp_path, [Arm("none", values(0, [1, 2, 3]))])])
+    print_comparison(alone, 160, out, columns=["mean", "difference", "interval"])
+    assert "3.0" in out.getvalue() and "difference, interval" in out.getvalue()
+
+
 def test_the_command_in_markdown_can_be_copied(tmp_path: Path) -> None:
     arms = [Arm("none", values(0, [1])), Arm("x", values(1, [1]), {"n_layers": 9})]
     given = ["gptlab", "ablation=[none,x]", "experiment.name=a_b"]

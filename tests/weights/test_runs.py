@@ -101,6 +101,13 @@ def test_what_was_not_read_is_told_in_the_run(folder: Path, tmp_path: Path) -> N
     assert any("of_its_own" in note for note in result["notes"])
 
 
+def test_heads_that_are_cut_otherwise_are_told(folder: Path, tmp_path: Path) -> None:
+    heads = composed(folder).model.n_heads
+    for number, told in ((heads, 0), (1, 1)):
+        result = execute(composed(folder, f"model.n_heads={number}"), tmp_path / str(number))
+        assert sum("n_heads" in warning for warning in result["warnings"]) == told
+
+
 def test_a_file_beside_that_of_the_folder_is_refused(folder: Path) -> None:
     (weights,) = folder.glob("*.safetensors")
     other = Path(shutil.copy(weights, folder / "other.safetensors"))
